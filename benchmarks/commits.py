@@ -20,7 +20,7 @@ from tiered.broker.groups.values import Fence
 from tiered.config import BrokerSettings, ServeOptions
 from tiered.ids import TopicPartition
 from tiered.meta import group_offsets
-from tiered.meta.group_offsets import Coordinator, GroupCommit
+from tiered.meta.group_offsets import GroupCommit, WritingCoordinator
 from tiered.runtime import SystemClock
 
 GROUPS = 100
@@ -44,7 +44,7 @@ def commit_of(broker: Broker, variant: str) -> Commit:
     epochs = broker.groups.slots.epochs
 
     async def alone(fence: Fence, entry: OffsetEntry) -> None:
-        by = Coordinator(
+        by = WritingCoordinator(
             broker_id=broker.broker_id,
             broker_epoch=broker.broker_epoch,
             slot_epochs=epochs,

@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 from tiered.errors import TieredError
 from tiered.ids import TopicId, TopicPartition
 from tiered.meta import brokers, cluster, partitions, topics
-from tiered.meta.brokers import Registration
+from tiered.meta.brokers import RegistrationResult
 from tiered.meta.elections import change_replica_sets
 from tiered.meta.engine import Database
 from tiered.meta.partitions import IsrChange, PartitionRow
@@ -43,7 +43,7 @@ def registration(
     clean_epoch: int | None = None,
     incarnation_id: UUID | None = None,
     claim: Claim | None = None,
-) -> Registration:
+) -> RegistrationResult:
     """As `register`, with all that the registration gave."""
     return brokers.register(
         conn,

@@ -46,7 +46,7 @@ _COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "header
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class TargetTable:
     """What a task needs to know of a table."""
 
     metadata: str
@@ -202,10 +202,10 @@ class Export:
         known = {} if aside is None else dict(aside.offsets)
         schema = self._schema
         options = TaskOptions(options=self._options, columns=_COLUMNS)
-        good = Target(metadata=iceberg_table.metadata_of(self._table), properties=self._properties)
+        good = TargetTable(metadata=iceberg_table.metadata_of(self._table), properties=self._properties)
         bad = None
         if self._bad is not None:
-            bad = Target(metadata=iceberg_table.metadata_of(self._bad), properties=self._properties)
+            bad = TargetTable(metadata=iceberg_table.metadata_of(self._bad), properties=self._properties)
 
         def write(splits: Iterable[Split]) -> Iterator[Part]:
             for split in splits:
@@ -268,7 +268,13 @@ def bad_fields() -> "list[pa.Field]":
 
 
 def write_split(
-    options: TaskOptions, split: Split, schema: ValueSchema, good: Target, bad: Target | None, *, bad_from: int
+    options: TaskOptions,
+    split: Split,
+    schema: ValueSchema,
+    good: TargetTable,
+    bad: TargetTable | None,
+    *,
+    bad_from: int,
 ) -> Part:
     """Writes the split's rows to files. Bad rows below `bad_from` are in their table already."""
     import pyarrow as pa

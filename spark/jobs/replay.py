@@ -40,16 +40,16 @@ _PIECE_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Throttle:
+class RateLimit:
     """How fast all tasks together may be; None is no limit."""
 
     records_per_second: float | None = None
     bytes_per_second: float | None = None
 
-    def share(self, tasks: int) -> "Throttle":
+    def share(self, tasks: int) -> "RateLimit":
         """What one of so many tasks at a time may do."""
         records, size = self.records_per_second, self.bytes_per_second
-        return Throttle(
+        return RateLimit(
             records_per_second=None if records is None else records / tasks,
             bytes_per_second=None if size is None else size / tasks,
         )
@@ -125,7 +125,7 @@ def _to_topic(spark: SparkSession, arguments: argparse.Namespace) -> dict[str, A
     if arguments.to_topic == arguments.topic and bootstrap == arguments.bootstrap and arguments.end == "latest":
         raise UsageError("a topic that is replayed into itself needs an end: give --to")
     options = parsed_options(arguments, includeHeaders="true")
-    throttle = Throttle(records_per_second=arguments.records_per_second, bytes_per_second=arguments.bytes_per_second)
+    throttle = RateLimit(records_per_second=arguments.records_per_second, bytes_per_second=arguments.bytes_per_second)
     records, size_bytes = spark.sparkContext.accumulator(0), spark.sparkContext.accumulator(0)
     with open_catalogue(options) as catalogue, held_ranges(catalogue, options) as ranges:
         total = sum(each.end_offset - each.start_offset for each in ranges)
@@ -157,7 +157,7 @@ def _say_where_to_go_on(reached: dict[int, int]) -> None:
     print(f"all records before these offsets are written, and some behind them: --from '{words}'", file=sys.stderr)
 
 
-def _paced(frame: DataFrame, throttle: Throttle, wave: Wave, records: Any, size_bytes: Any) -> DataFrame:
+def _paced(frame: DataFrame, throttle: RateLimit, wave: Wave, records: Any, size_bytes: Any) -> DataFrame:
     """The frame's rows, counted, and given no faster than the throttle allows to all tasks that run at a time."""
     at_a_time = min(frame.sparkSession.sparkContext.defaultParallelism, len(wave.by_partition()))
     share = throttle.share(max(1, at_a_time))
@@ -171,7 +171,7 @@ def _paced(frame: DataFrame, throttle: Throttle, wave: Wave, records: Any, size_
     return frame.mapInArrow(pace, frame.schema)
 
 
-def paced(batches: "Iterable[pa.RecordBatch]", throttle: Throttle) -> "Iterator[tuple[pa.RecordBatch, int]]":
+def paced(batches: "Iterable[pa.RecordBatch]", throttle: RateLimit) -> "Iterator[tuple[pa.RecordBatch, int]]":
     """The same rows in smaller batches with the bytes of keys and values, each once the throttle has room for it.
 
     Time that was not used is kept for a second at the most: a slow destination is not made up for in a burst.

@@ -30,9 +30,16 @@ from tiered.cli.store.arguments import fraction
 from tiered.cold.read_only_store import PatientStore
 from tiered.cold.verify.scope import Scope, is_still_named
 from tiered.cold.verify.segments import CheckedSegment, SegmentVerifier
-from tiered.cold.verify.verification import MAX_UNREADABLE, Findings, Survey, VerificationState, survey, unreadable
+from tiered.cold.verify.verification import (
+    MAX_UNREADABLE,
+    Survey,
+    VerificationFindings,
+    VerificationState,
+    survey,
+    unreadable,
+)
 from tiered.errors import StoreUnavailable
-from tiered.formats.segment_check import Place
+from tiered.formats.segment_check import ExpectedSegment
 from tiered.rules.segments.sampling import ChunkSample
 
 TASK_BYTES = 256 << 20
@@ -119,7 +126,7 @@ class SpreadVerifier:
         self._sample = sample or ChunkSample()
         self._topics = topics
         self._wave_segments = wave_segments
-        self._findings = Findings(self._store, topics)
+        self._findings = VerificationFindings(self._store, topics)
         self.state = self._findings.state
 
     def survey(self) -> Survey:
@@ -136,13 +143,13 @@ class SpreadVerifier:
         self._findings.end(scope, with_orphans=with_orphans)
         return self.state
 
-    def _waves(self, scope: Scope) -> Iterator[list[Place]]:
+    def _waves(self, scope: Scope) -> Iterator[list[ExpectedSegment]]:
         """Every segment, so many at a time, in order of topics, partitions and offsets."""
         places = (place for page in self._findings.pages(scope) for place in page.places())
         while wave := list(islice(places, self._wave_segments)):
             yield wave
 
-    def _check(self, wave: list[Place], changed: Callable[[int, int], None]) -> None:
+    def _check(self, wave: list[ExpectedSegment], changed: Callable[[int, int], None]) -> None:
         context = self._spark.sparkContext
         state = self.state
         before_bytes, before_segments = state.checked_bytes, state.checked_segments
@@ -150,7 +157,7 @@ class SpreadVerifier:
         tasks = list(tasks_of(wave, cores=context.defaultParallelism))
         url, sample = self._url, self._sample
 
-        def check(task: Iterable[list[tuple[int, Place]]]) -> Iterator[Checked]:
+        def check(task: Iterable[list[tuple[int, ExpectedSegment]]]) -> Iterator[Checked]:
             for places in task:
                 yield from check_places(url, sample, places, done_bytes, done_segments)
 
@@ -165,7 +172,7 @@ class SpreadVerifier:
             if in_a_row >= MAX_UNREADABLE and each.checked is not None:
                 raise StoreUnavailable(each.checked.faults[0].message)
 
-    def _note(self, place: Place, found: Checked) -> None:
+    def _note(self, place: ExpectedSegment, found: Checked) -> None:
         state = self.state
         if found.checked is None:
             state.retired_segments += 1
@@ -177,11 +184,11 @@ class SpreadVerifier:
             state.checked_bytes += found.checked.size_bytes
 
 
-def tasks_of(wave: Sequence[Place], *, cores: int) -> Iterator[list[tuple[int, Place]]]:
+def tasks_of(wave: Sequence[ExpectedSegment], *, cores: int) -> Iterator[list[tuple[int, ExpectedSegment]]]:
     """The wave cut into tasks: neighbours up to `TASK_BYTES` together, less where cores would have nothing to do."""
     wave_bytes = sum(place.segment.size_bytes for place in wave)
     task_bytes = min(TASK_BYTES, wave_bytes // (cores * TASKS_PER_CORE) + 1)
-    task: list[tuple[int, Place]] = []
+    task: list[tuple[int, ExpectedSegment]] = []
     size_bytes = 0
     for index, place in enumerate(wave):
         if task and size_bytes + place.segment.size_bytes > task_bytes:
@@ -196,7 +203,7 @@ def tasks_of(wave: Sequence[Place], *, cores: int) -> Iterator[list[tuple[int, P
 def check_places(
     url: str,
     sample: ChunkSample,
-    places: Sequence[tuple[int, Place]],
+    places: Sequence[tuple[int, ExpectedSegment]],
     done_bytes: "Accumulator[int]",
     done_segments: "Accumulator[int]",
 ) -> Iterator[Checked]:
@@ -204,7 +211,7 @@ def check_places(
     store = PatientStore(store_of(url))
     not_given: list[int] = []
 
-    def check(numbered: tuple[int, Place]) -> Checked:
+    def check(numbered: tuple[int, ExpectedSegment]) -> Checked:
         index, place = numbered
         verifier = SegmentVerifier(store, sample, advance=lambda _bytes: None)
         try:

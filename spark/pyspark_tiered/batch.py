@@ -15,12 +15,12 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from pyspark_tiered.catalogue import Catalogue, open_catalogue
-from pyspark_tiered.holding import NOTHING_HELD, BatchHold, Held, with_snapshot
+from pyspark_tiered.holding import NOTHING_HELD, BatchHold, HeldPins, with_snapshot
 from pyspark_tiered.options import Isolation, Options
 from pyspark_tiered.plan import (
     NO_BOUNDS,
-    Bounds,
     ColdSplit,
+    FilterBounds,
     OffsetRange,
     Split,
     SplitSizes,
@@ -57,7 +57,7 @@ class TaskOptions:
 
     options: Options
     columns: tuple[str, ...]
-    held: Held = NOTHING_HELD
+    held: HeldPins = NOTHING_HELD
 
     def read(self, split: Split) -> Iterator["pa.RecordBatch"]:
         """The rows of one split; what is held for the query is renewed meanwhile."""
@@ -133,13 +133,13 @@ def reader_for(options: Options, columns: tuple[str, ...]) -> BatchReader:
     return (PushdownReader if asked else BatchReader)(options, columns)
 
 
-def plan_batch(catalogue: Catalogue, options: Options, bounds: Bounds = NO_BOUNDS) -> list[Split]:
+def plan_batch(catalogue: Catalogue, options: Options, bounds: FilterBounds = NO_BOUNDS) -> list[Split]:
     """The splits of a whole batch query. Raises `InvalidConfig`, `OffsetOutOfRange` (data loss) and store errors."""
     return plan_ranges(catalogue, options, batch_ranges(catalogue, options, bounds), bounds)
 
 
 def batch_ranges(
-    catalogue: Catalogue, options: Options, bounds: Bounds = NO_BOUNDS, hold: BatchHold | None = None
+    catalogue: Catalogue, options: Options, bounds: FilterBounds = NO_BOUNDS, hold: BatchHold | None = None
 ) -> list[OffsetRange]:
     """What a batch query reads of each partition. Raises as `plan_batch`, and what `hold` raises."""
     views = catalogue.views()
@@ -158,7 +158,7 @@ def batch_ranges(
 
 
 def plan_ranges(
-    catalogue: Catalogue, options: Options, ranges: Sequence[OffsetRange], bounds: Bounds = NO_BOUNDS
+    catalogue: Catalogue, options: Options, ranges: Sequence[OffsetRange], bounds: FilterBounds = NO_BOUNDS
 ) -> list[Split]:
     """The splits of ranges that are known to exist. Raises `OffsetOutOfRange` where the checkpoints have a hole."""
     cold: list[tuple[OffsetRange, Sequence[CommittedSegment]]] = []

@@ -16,11 +16,11 @@ from pyspark_tiered.options import (
     EARLIEST_OFFSET,
     LATEST_OFFSET,
     Assign,
+    AtEarliest,
+    AtLatest,
     AtOffsets,
     AtTimestamps,
-    Earliest,
     Isolation,
-    Latest,
     Options,
     Position,
     Selection,
@@ -168,9 +168,9 @@ class Catalogue:
     ) -> dict[TopicAndPartition, int]:
         """An offset for every partition. Raises `InvalidConfig` when `option` leaves one out, or names one too many."""
         match position:
-            case Earliest():
+            case AtEarliest():
                 return {key: view.log_start_offset for key, view in views.items()}
-            case Latest():
+            case AtLatest():
                 return {key: view.end_offset for key, view in views.items()}
             case AtOffsets(offsets=offsets):
                 _check_named(offsets, views, option)

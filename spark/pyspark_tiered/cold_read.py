@@ -21,7 +21,7 @@ from tiered.cold.opening import open_store
 from tiered.errors import Corrupt
 from tiered.formats.arrow import decode_chunk, to_timestamp_us
 from tiered.formats.checkpoint import CommittedSegment
-from tiered.formats.segment_check import Place
+from tiered.formats.segment_check import ExpectedSegment
 from tiered.formats.segment_object import ChunkRow, SegmentTail, runs
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def store_of(url: str) -> ObjectStore:
 class _Run:
     """Neighbouring chunks of one object, fetched with one GET."""
 
-    place: Place
+    place: ExpectedSegment
     tail: SegmentTail
     chunks: Sequence[ChunkRow]
 
@@ -69,7 +69,7 @@ def read_cold(
 
 
 @contextmanager
-def naming(place: Place) -> Iterator[None]:
+def naming(place: ExpectedSegment) -> Iterator[None]:
     """What is wrong with the segment is told with its topic, partition, offsets and key, and what can be done."""
     try:
         yield
@@ -127,7 +127,7 @@ class _SplitReader:
             ):
                 yield chunk
 
-    def _open(self, piece: SegmentPiece) -> tuple[Place, SegmentTail]:
+    def _open(self, piece: SegmentPiece) -> tuple[ExpectedSegment, SegmentTail]:
         place = self._split.place_of(piece)
         with naming(place):
             return place, load_tail(self._store, place)
@@ -159,7 +159,7 @@ def first_offset_at(
 
 def _in_segment(store: ObjectStore, view: PartitionView, segment: CommittedSegment, timestamp_ms: int) -> int | None:
     assert view.topic_id is not None, "a cold range has a topic id"
-    place = Place(topic=view.topic, topic_id=view.topic_id, partition=view.partition, segment=segment)
+    place = ExpectedSegment(topic=view.topic, topic_id=view.topic_id, partition=view.partition, segment=segment)
     with naming(place):
         for chunk in load_tail(store, place).chunks:
             if chunk.max_timestamp_ms < timestamp_ms or chunk.last_offset < view.log_start_offset:

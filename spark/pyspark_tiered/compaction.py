@@ -20,7 +20,7 @@ from pyspark_tiered.cold_read import read_cold, store_of
 from pyspark_tiered.job_arguments import SPLITS_DDL
 from pyspark_tiered.plan import ColdSplit, SegmentPiece
 from tiered.cold.bucket.rewrite import RewriteOrder, Rewritten, rewrite
-from tiered.formats.segment_check import Place
+from tiered.formats.segment_check import ExpectedSegment
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,7 +46,7 @@ class ScannedSegment:
 
     number: int
     partition: int
-    place: Place
+    place: ExpectedSegment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +124,7 @@ def _tasks(scanned: Sequence[ScannedSegment]) -> Iterator[list[_Piece]]:
         yield task
 
 
-def _split(place: Place, start_position: int, end_position: int) -> ColdSplit:
+def _split(place: ExpectedSegment, start_position: int, end_position: int) -> ColdSplit:
     return ColdSplit(
         topic=place.topic,
         topic_id=place.topic_id,

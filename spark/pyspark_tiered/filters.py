@@ -19,12 +19,12 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from pyspark_tiered.plan import NO_BOUNDS, Bounds
+from pyspark_tiered.plan import NO_BOUNDS, FilterBounds
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def bounds_of(filters: Iterable[Filter]) -> Bounds:
+def bounds_of(filters: Iterable[Filter]) -> FilterBounds:
     """The bounds that all of `filters` together put on topic, partition, offset and timestamp."""
     bounds = NO_BOUNDS
     for each in filters:
@@ -32,7 +32,7 @@ def bounds_of(filters: Iterable[Filter]) -> Bounds:
     return bounds
 
 
-def _narrowed(bounds: Bounds, each: Filter) -> Bounds:
+def _narrowed(bounds: FilterBounds, each: Filter) -> FilterBounds:
     match each:
         case EqualTo(attribute=("topic",), value=str(topic)) | EqualNullSafe(attribute=("topic",), value=str(topic)):
             return _of_topics(bounds, frozenset([topic]))
@@ -66,15 +66,15 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _of_topics(bounds: Bounds, topics: frozenset[str]) -> Bounds:
+def _of_topics(bounds: FilterBounds, topics: frozenset[str]) -> FilterBounds:
     return replace(bounds, topics=topics if bounds.topics is None else bounds.topics & topics)
 
 
-def _of_partitions(bounds: Bounds, partitions: frozenset[int]) -> Bounds:
+def _of_partitions(bounds: FilterBounds, partitions: frozenset[int]) -> FilterBounds:
     return replace(bounds, partitions=partitions if bounds.partitions is None else bounds.partitions & partitions)
 
 
-def _of_offsets(bounds: Bounds, first: object, last: object) -> Bounds:
+def _of_offsets(bounds: FilterBounds, first: object, last: object) -> FilterBounds:
     if isinstance(first, int) and not isinstance(first, bool):
         bounds = replace(bounds, first_offset=max(bounds.first_offset, first))
     if isinstance(last, int) and not isinstance(last, bool):
@@ -82,7 +82,7 @@ def _of_offsets(bounds: Bounds, first: object, last: object) -> Bounds:
     return bounds
 
 
-def _of_times(bounds: Bounds, first: object, last: object) -> Bounds:
+def _of_times(bounds: FilterBounds, first: object, last: object) -> FilterBounds:
     """Whole milliseconds that enclose the filter's microseconds."""
     if isinstance(first, datetime) and first.tzinfo is not None:
         first_ms = -((_EPOCH - first) // timedelta(milliseconds=1))

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from pyspark_tiered.options import Assign, AtOffsets, Options, Subscribe
-from pyspark_tiered.pins import OffsetPair, Pin, PinDoor, Renewal
+from pyspark_tiered.pins import OffsetPair, PinDoor, Renewal, TopicPin
 from pyspark_tiered.plan import OffsetRange, OffsetVector, PartitionView, TopicAndPartition
 from tiered.errors import InvalidConfig, OffsetOutOfRange, Retriable, UnknownTopicOrPartition
 from tiered.peer.security import PLAINTEXT, ClientSecurity
@@ -24,11 +24,11 @@ Views = Mapping[TopicAndPartition, PartitionView]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class HeldPins:
     """Pins on their way to tasks, which renew them while they read. None where nothing is to be held."""
 
     urls: tuple[str, ...] = ()
-    pins: tuple[Pin, ...] = ()
+    pins: tuple[TopicPin, ...] = ()
     security: ClientSecurity = PLAINTEXT
 
     @contextmanager
@@ -44,7 +44,7 @@ class Held:
             renewal.close()
 
 
-NOTHING_HELD = Held()
+NOTHING_HELD = HeldPins()
 
 
 def with_snapshot(options: Options) -> Options:
@@ -79,7 +79,7 @@ class BatchHold:
     def __init__(self, urls: Sequence[str], security: ClientSecurity = PLAINTEXT) -> None:
         self._urls = tuple(urls)
         self._security = security
-        self._pins: tuple[Pin, ...] = ()
+        self._pins: tuple[TopicPin, ...] = ()
 
     def take_all(self, views: Views) -> dict[TopicAndPartition, PartitionView]:
         """The views, no longer older than what is held: from now on retention takes nothing of them.
@@ -97,7 +97,7 @@ class BatchHold:
                     raised[key] = _as_held(view, pin)
         return raised
 
-    def keep(self, ranges: Sequence[OffsetRange]) -> Held:
+    def keep(self, ranges: Sequence[OffsetRange]) -> HeldPins:
         """What the tasks are to renew: pins of these ranges alone. What was held for planning is given up."""
         if not self._urls:
             return NOTHING_HELD
@@ -115,7 +115,7 @@ class BatchHold:
                 needless.append(pin)
         self._door.release(needless)
         self._pins = tuple(kept)
-        return Held(urls=self._urls, pins=self._pins, security=self._security)
+        return HeldPins(urls=self._urls, pins=self._pins, security=self._security)
 
     @property
     def _door(self) -> PinDoor:
@@ -152,7 +152,7 @@ class StreamHold:
                 wanted[key] = (max(position, view.log_start_offset), view.end_offset)
         if not wanted or not self._is_due(wanted):
             return
-        taken: list[Pin] = []
+        taken: list[TopicPin] = []
         try:
             for topic, ranges in _by_topic(wanted).items():
                 taken.append(self._door.take(topic, ranges))
@@ -191,7 +191,7 @@ class StreamHold:
         return has_moved and now_s - self._taken_s > min(pin.ttl_ms for pin in pins) / 2000
 
 
-def _as_held(view: PartitionView, pin: Pin) -> PartitionView:
+def _as_held(view: PartitionView, pin: TopicPin) -> PartitionView:
     """The view, which begins where the pin does. Raises `UnknownTopicOrPartition` when they are of two topics."""
     if view.topic_id is not None and view.topic_id != pin.topic_id:
         raise UnknownTopicOrPartition(

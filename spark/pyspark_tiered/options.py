@@ -17,7 +17,7 @@ from tiered.errors import InvalidConfig
 from tiered.ids import is_legal_topic_name
 
 __all__ = [
-    "EARLIEST_OFFSET", "LATEST_OFFSET", "Assign", "AtOffsets", "AtTimestamps", "Earliest", "Isolation", "Latest",
+    "EARLIEST_OFFSET", "LATEST_OFFSET", "Assign", "AtEarliest", "AtLatest", "AtOffsets", "AtTimestamps", "Isolation",
     "Offsets", "Options", "Position", "Selection", "Subscribe", "SubscribePattern", "check_names", "parse_options",
     "wants_headers",
 ]  # fmt: skip
@@ -59,12 +59,12 @@ Selection = Subscribe | SubscribePattern | Assign
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Earliest:
+class AtEarliest:
     """Each partition's `log_start_offset`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Latest:
+class AtLatest:
     """Each partition's end, as far as it can be read."""
 
 
@@ -87,7 +87,7 @@ class AtTimestamps:
         return self.timestamp_ms if self.timestamp_ms is not None else self.timestamps_ms.get((topic, partition))
 
 
-Position = Earliest | Latest | AtOffsets | AtTimestamps
+Position = AtEarliest | AtLatest | AtOffsets | AtTimestamps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -290,11 +290,11 @@ def _starting(options: Mapping[str, str], *, streaming: bool) -> Position:
     text = options.get("startingoffsets", "latest" if streaming else "earliest").strip()
     match text.lower():
         case "earliest":
-            return Earliest()
+            return AtEarliest()
         case "latest":
             if not streaming:
                 raise InvalidConfig("option startingOffsets is latest, where a batch ends: use earliest or offsets")
-            return Latest()
+            return AtLatest()
     offsets = _offsets("startingOffsets", text, lowest=EARLIEST_OFFSET)
     if not streaming and LATEST_OFFSET in offsets.values():
         raise InvalidConfig("option startingOffsets holds -1 (latest), where a batch ends: use -2 or an offset")
@@ -306,14 +306,14 @@ def _ending(options: Mapping[str, str], *, streaming: bool) -> Position:
         for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
             if name.lower() in options:
                 raise InvalidConfig(f"option {name} belongs to read; a stream has no end: remove it")
-        return Latest()
+        return AtLatest()
     stamps = _timestamps(options, "endingTimestamp", "endingOffsetsByTimestamp")
     if stamps is not None:
         return stamps
     text = options.get("endingoffsets", "latest").strip()
     match text.lower():
         case "latest":
-            return Latest()
+            return AtLatest()
         case "earliest":
             raise InvalidConfig("option endingOffsets is earliest, where a batch begins: use latest or offsets")
     offsets = _offsets("endingOffsets", text, lowest=EARLIEST_OFFSET)

@@ -47,7 +47,7 @@ _renewed_s: dict[str, float] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pin:
+class TopicPin:
     """What is held of one topic, until nobody has renewed it for `ttl_ms`."""
 
     pin_id: str
@@ -78,7 +78,7 @@ class PinDoor:
         self._urls = tuple(urls)
         self._security = security
 
-    def take(self, topic: str, ranges: Mapping[int, OffsetPair] | None = None) -> Pin:
+    def take(self, topic: str, ranges: Mapping[int, OffsetPair] | None = None) -> TopicPin:
         """A new pin of these ranges, or of all that the topic's log holds."""
         body: dict[str, object] = {"topic": topic, "owner": f"spark {socket.gethostname()} {os.getpid()}"}
         if ranges is not None:
@@ -91,17 +91,17 @@ class PinDoor:
         except PinNotFound as error:  # That is what 404 is to the others.
             raise UnknownTopicOrPartition(str(error)) from error
         ttl_ms = int(row["expires_at_ms"]) - int(row["created_at_ms"])
-        pin = Pin(
+        pin = TopicPin(
             pin_id=str(row["pin_id"]), topic=topic, topic_id=UUID(row["topic_id"]), ttl_ms=ttl_ms, held=_held(row)
         )
         _remember(pin)
         return pin
 
-    def renew(self, pin: Pin) -> None:
+    def renew(self, pin: TopicPin) -> None:
         """Holds it for as long again as it held at first."""
         self._ask("PATCH", f"/api/v1/pins/{pin.pin_id}", {"ttl_ms": pin.ttl_ms})
 
-    def release(self, pins: Sequence[Pin]) -> None:
+    def release(self, pins: Sequence[TopicPin]) -> None:
         """Gives them up; where that fails they end by themselves, and it is no error."""
         for pin in pins:
             try:
@@ -182,13 +182,13 @@ def _now_s() -> float:
     return SystemClock().monotonic_ms() / 1000
 
 
-def _remember(pin: Pin) -> None:
+def _remember(pin: TopicPin) -> None:
     if len(_renewed_s) >= _MAX_REMEMBERED:
         _renewed_s.clear()
     _renewed_s[pin.pin_id] = _now_s()
 
 
-def _due_in_s(pin: Pin) -> float:
+def _due_in_s(pin: TopicPin) -> float:
     """When to renew it; a pin that another process took is renewed at once."""
     last_s = _renewed_s.get(pin.pin_id)
     if last_s is None:
@@ -203,7 +203,7 @@ def _held(row: Mapping[str, Any]) -> dict[int, OffsetPair]:
 class Renewal:
     """A thread that renews pins until it is closed. One that has ended is told of once, and forgotten."""
 
-    def __init__(self, door: PinDoor, pins: Sequence[Pin] = ()) -> None:
+    def __init__(self, door: PinDoor, pins: Sequence[TopicPin] = ()) -> None:
         self._door = door
         self._lock = threading.Lock()
         self._pins = tuple(pins)
@@ -212,12 +212,12 @@ class Renewal:
         self._thread.start()
 
     @property
-    def pins(self) -> tuple[Pin, ...]:
+    def pins(self) -> tuple[TopicPin, ...]:
         """What is renewed now."""
         with self._lock:
             return self._pins
 
-    def replace(self, pins: Sequence[Pin]) -> tuple[Pin, ...]:
+    def replace(self, pins: Sequence[TopicPin]) -> tuple[TopicPin, ...]:
         """Renews these from now on; the answer is those from before."""
         with self._lock:
             before, self._pins = self._pins, tuple(pins)
@@ -237,7 +237,7 @@ class Renewal:
     def _pause_s(self) -> float:
         return min((_due_in_s(pin) for pin in self.pins), default=_IDLE_S)
 
-    def _renew(self, pin: Pin) -> None:
+    def _renew(self, pin: TopicPin) -> None:
         if _due_in_s(pin) > 0:
             return
         # Before the request, so that one which fails is not repeated at once.

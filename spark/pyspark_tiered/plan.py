@@ -12,7 +12,7 @@ from uuid import UUID
 
 from tiered.errors import InvalidConfig
 from tiered.formats.checkpoint import CommittedSegment
-from tiered.formats.segment_check import Place
+from tiered.formats.segment_check import ExpectedSegment
 
 TAIL_SPLIT_RECORDS = 1 << 20
 MAX_SPLITS = 100_000
@@ -57,7 +57,7 @@ class OffsetRange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
+class FilterBounds:
     """What filters leave: a row outside is not wanted. First and last are inclusive, timestamps in ms."""
 
     topics: frozenset[str] | None = None
@@ -79,7 +79,7 @@ class Bounds:
         )
 
 
-NO_BOUNDS = Bounds()
+NO_BOUNDS = FilterBounds()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,11 +104,13 @@ class ColdSplit:
     start_offset: int
     end_offset: int
     pieces: tuple[SegmentPiece, ...]
-    bounds: Bounds = NO_BOUNDS
+    bounds: FilterBounds = NO_BOUNDS
 
-    def place_of(self, piece: SegmentPiece) -> Place:
+    def place_of(self, piece: SegmentPiece) -> ExpectedSegment:
         """The piece's segment as one of this partition's, which its object must say too."""
-        return Place(topic=self.topic, topic_id=self.topic_id, partition=self.partition, segment=piece.segment)
+        return ExpectedSegment(
+            topic=self.topic, topic_id=self.topic_id, partition=self.partition, segment=piece.segment
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,7 +190,7 @@ def limited(starts: OffsetVector, ends: OffsetVector, max_offsets: int) -> dict[
     return {key: starts.get(key, end) + share[key] for key, end in ends.items()}
 
 
-def bounded(ranges: Iterable[OffsetRange], bounds: Bounds) -> list[OffsetRange]:
+def bounded(ranges: Iterable[OffsetRange], bounds: FilterBounds) -> list[OffsetRange]:
     """The ranges as far as `bounds` may want them; empty ones are left out."""
     found = []
     for each in ranges:
@@ -216,7 +218,7 @@ def splits(
     cold: Sequence[tuple[OffsetRange, Sequence[CommittedSegment]]],
     tail: Sequence[OffsetRange],
     sizes: SplitSizes,
-    bounds: Bounds = NO_BOUNDS,
+    bounds: FilterBounds = NO_BOUNDS,
 ) -> list[Split]:
     """One split per task. `cold` pairs each range below the seam with its segments in order; `tail` lies above it.
 
@@ -269,7 +271,7 @@ def _by_records(wanted: OffsetRange, max_records: int | None) -> Iterator[Offset
 
 
 def _cold_splits(
-    wanted: OffsetRange, segments: Sequence[CommittedSegment], split_bytes: int, bounds: Bounds
+    wanted: OffsetRange, segments: Sequence[CommittedSegment], split_bytes: int, bounds: FilterBounds
 ) -> Iterator[ColdSplit]:
     """Small neighbours go together, large objects are cut by position. Nothing where no segment is left."""
     topic_id = wanted.view.topic_id

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
-from pyspark_tiered.write import Written, tell_of_remains, write_rows
+from pyspark_tiered.write import WrittenRecords, tell_of_remains, write_rows
 from pyspark_tiered.write_options import WriteOptions
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
 
-    def write(self, iterator: "Iterator[pa.RecordBatch]") -> Written:
+    def write(self, iterator: "Iterator[pa.RecordBatch]") -> WrittenRecords:
         return write_rows(self._options, iterator)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803 - Spark's

@@ -38,7 +38,7 @@ _PAUSE_S = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Written(WriterCommitMessage):
+class WrittenRecords(WriterCommitMessage):
     """What one task wrote, all of it acknowledged."""
 
     records: int
@@ -50,14 +50,14 @@ class BatchWriter(DataSourceArrowWriter):
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
 
-    def write(self, iterator: "Iterator[pa.RecordBatch]") -> Written:
+    def write(self, iterator: "Iterator[pa.RecordBatch]") -> WrittenRecords:
         return write_rows(self._options, iterator)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         tell_of_remains(messages)
 
 
-def write_rows(options: WriteOptions, batches: "Iterator[pa.RecordBatch]") -> Written:
+def write_rows(options: WriteOptions, batches: "Iterator[pa.RecordBatch]") -> WrittenRecords:
     """How many records were written, once all are acknowledged.
 
     Raises `InvalidRequest` for a row that can be no record, and what brokers raise; records of earlier rows may be
@@ -77,7 +77,7 @@ def write_rows(options: WriteOptions, batches: "Iterator[pa.RecordBatch]") -> Wr
                 outlet.send(everything=False)
         outlet.send(everything=True)
         outlet.wait()
-        return Written(sender.records)
+        return WrittenRecords(sender.records)
 
 
 class _Outlet:
@@ -209,6 +209,6 @@ def _headers(found: Sequence[dict[str, Any] | None] | None) -> tuple[tuple[str, 
 
 def tell_of_remains(messages: Sequence[WriterCommitMessage | None]) -> None:
     """A log takes nothing back: what the tasks that succeeded wrote stays."""
-    records = sum(each.records for each in messages if isinstance(each, Written))
+    records = sum(each.records for each in messages if isinstance(each, WrittenRecords))
     if records:
         log.warning("the write failed; %d records of the tasks that had ended by then stay in their topics", records)

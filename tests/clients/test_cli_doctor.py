@@ -17,7 +17,7 @@ from tests.broker_process import BrokerProcess
 from tests.fault_s3.moto_server import BUCKET, moto_s3, store_url
 from tests.support.command_line import Tiered
 from tiered.cli.doctor.examination import examined
-from tiered.cli.doctor.findings import Finding, Situation, Status, ok
+from tiered.cli.doctor.findings import CheckResult, Situation, Status, ok
 from tiered.config import load_serve_options
 
 pytest_plugins = ["tests.postgres"]
@@ -153,7 +153,7 @@ def test_an_http_port_in_place_of_kafkas_is_a_failure(doctor: Doctor, broker: Br
 def test_an_area_that_hangs_is_left_behind_and_what_it_found_before_stays() -> None:
     never = threading.Event()
 
-    def hangs(_situation: Situation) -> Iterator[Finding]:
+    def hangs(_situation: Situation) -> Iterator[CheckResult]:
         yield ok("first", "it is there")
         never.wait()
 

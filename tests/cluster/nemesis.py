@@ -16,7 +16,7 @@ from tests.cluster.links import CLIENTS, LinkFault
 from tests.cluster.network import HELD, HELD_ANSWERS, HELD_REQUESTS, SQL, broker_name
 from tests.cluster.object_store import STORE_FAULTS
 from tests.cluster.processes import ClusterProcesses
-from tiered.testing.faulty_s3 import FaultKind
+from tiered.testing.faulty_s3 import S3FaultKind
 
 Undo = Callable[[], None]
 Begin = Callable[[ClusterProcesses, random.Random, int], Undo]
@@ -154,7 +154,7 @@ def _sql_frozen(cluster: ClusterProcesses, chance: random.Random, broker_id: int
     return cluster.postgres.thaw_all
 
 
-def _bad_store(kinds: Sequence[FaultKind], probability: float, seconds: float = 0.0) -> Begin:
+def _bad_store(kinds: Sequence[S3FaultKind], probability: float, seconds: float = 0.0) -> Begin:
     def begin(cluster: ClusterProcesses, chance: random.Random, broker_id: int) -> Undo:
         for each in cluster.ids:
             cluster.store.misbehave(
@@ -204,8 +204,8 @@ FAULTS = (
     Fault(name="SQL killed", begin=_sql_stopped, touches="sql", seconds=(1.0, 10.0)),
     Fault(name="SQL frozen", begin=_sql_frozen, touches="sql", seconds=(1.0, 10.0)),
     Fault(name="S3 fails", begin=_bad_store(STORE_FAULTS, 0.5), touches="s3"),
-    Fault(name="S3 is away", begin=_bad_store((FaultKind.SLOW_DOWN,), 1.0), touches="s3"),
-    Fault(name="S3 is slow", begin=_bad_store((FaultKind.DELAY,), 0.7, seconds=1.5), touches="s3"),
+    Fault(name="S3 is away", begin=_bad_store((S3FaultKind.SLOW_DOWN,), 1.0), touches="s3"),
+    Fault(name="S3 is slow", begin=_bad_store((S3FaultKind.DELAY,), 0.7, seconds=1.5), touches="s3"),
 )
 
 LONG_FAULTS = (

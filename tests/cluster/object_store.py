@@ -8,12 +8,18 @@ from pathlib import Path
 from typing import Any, Self
 
 from tests.cluster.child import Child
-from tiered.testing.faulty_s3 import FaultKind
+from tiered.testing.faulty_s3 import S3FaultKind
 from tiered.testing.moto_s3 import s3_client
 
 BUCKET = "tiered-cluster"
 PREFIX = "soak"
-STORE_FAULTS = (FaultKind.SLOW_DOWN, FaultKind.SERVER_ERROR, FaultKind.TRUNCATE, FaultKind.RESET, FaultKind.RESET_AFTER)
+STORE_FAULTS = (
+    S3FaultKind.SLOW_DOWN,
+    S3FaultKind.SERVER_ERROR,
+    S3FaultKind.TRUNCATE,
+    S3FaultKind.RESET,
+    S3FaultKind.RESET_AFTER,
+)
 
 
 class ObjectStore:
@@ -35,7 +41,7 @@ class ObjectStore:
         self._child.close()
 
     def misbehave(
-        self, broker_id: int, *, seed: int, probability: float, kinds: Sequence[FaultKind], seconds: float = 0.0
+        self, broker_id: int, *, seed: int, probability: float, kinds: Sequence[S3FaultKind], seconds: float = 0.0
     ) -> None:
         """Each request of this broker meets one of these faults with this probability, until `heal`."""
         names = [kind.name for kind in kinds]

@@ -11,7 +11,7 @@ from collections import Counter
 from contextlib import ExitStack
 from typing import Any
 
-from tiered.testing.faulty_s3 import FaultKind, FaultyS3, faulty_s3
+from tiered.testing.faulty_s3 import FaultyS3, S3FaultKind, faulty_s3
 from tiered.testing.moto_s3 import moto_s3
 
 
@@ -46,7 +46,7 @@ def carry_out(order: dict[str, Any], url: str, proxies: dict[int, FaultyS3], cou
             proxies[order["broker"]].misbehave(
                 seed=order["seed"],
                 probability=order["probability"],
-                kinds=tuple(FaultKind[name] for name in order["kinds"]),
+                kinds=tuple(S3FaultKind[name] for name in order["kinds"]),
                 seconds=order["seconds"],
             )
         case "heal":

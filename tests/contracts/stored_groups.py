@@ -8,20 +8,20 @@ from sqlalchemy import Connection
 from tests.catalogue import NOW_MS, register
 from tiered.meta import brokers, coordinator_slots, group_offsets
 from tiered.meta.engine import Database
-from tiered.meta.group_offsets import Coordinator, GroupCommit, OffsetEntry, Written
+from tiered.meta.group_offsets import GroupCommit, OffsetEntry, WriteOutcome, WritingCoordinator
 from tiered.meta.groups import GroupRow
 
 TOPIC = UUID(int=1)
 SLOTS = 4
 
 
-def take(database: Database, *, broker_id: int = 1, slot_count: int = SLOTS) -> Coordinator:
+def take(database: Database, *, broker_id: int = 1, slot_count: int = SLOTS) -> WritingCoordinator:
     """Broker `broker_id` as the holder of all slots, before its first write: everybody else has died."""
 
-    def fn(conn: Connection) -> Coordinator:
+    def fn(conn: Connection) -> WritingCoordinator:
         for row in brokers.load_all(conn):
             brokers.fence(conn, broker_id=row.broker_id, broker_epoch=row.broker_epoch)
-        return Coordinator(
+        return WritingCoordinator(
             broker_id=broker_id,
             broker_epoch=(epoch := register(conn, broker_id)),
             slot_epochs=take_unheld(conn, broker_id, epoch, slot_count=slot_count),
@@ -38,8 +38,8 @@ def take_unheld(conn: Connection, broker_id: int, broker_epoch: int, *, slot_cou
     return {row.slot: row.slot_epoch for row in moved.rows}
 
 
-def later(by: Coordinator, *, number: int) -> Coordinator:
-    return Coordinator(
+def later(by: WritingCoordinator, *, number: int) -> WritingCoordinator:
+    return WritingCoordinator(
         broker_id=by.broker_id, broker_epoch=by.broker_epoch, slot_epochs=by.slot_epochs, commit_number=number
     )
 
@@ -56,7 +56,9 @@ def commit(
     )
 
 
-def write(database: Database, by: Coordinator, *commits: GroupCommit, changed: tuple[GroupRow, ...] = ()) -> Written:
+def write(
+    database: Database, by: WritingCoordinator, *commits: GroupCommit, changed: tuple[GroupRow, ...] = ()
+) -> WriteOutcome:
     return database.run_sync(lambda conn: group_offsets.write(conn, commits, changed, by))
 
 

@@ -20,16 +20,7 @@ from tiered.errors import (
     UnknownTopicOrPartition,
 )
 from tiered.ids import InSyncReplica
-from tiered.meta import (
-    brokers,
-    changes,
-    partitions,
-    producer_ids,
-    reports,
-    segments,
-    settings,
-    topics,
-)
+from tiered.meta import brokers, changes, partitions, producer_ids, reports, segments, settings, topics
 from tiered.meta.engine import Database
 from tiered.meta.partitions import PartitionRow
 from tiered.rules.segments.segment_states import SegmentState
@@ -333,12 +324,12 @@ def test_an_unfounded_cluster_is_named_as_the_cause(database_url: str) -> None:
 def test_reports_replace_what_was_reported_before(database: Database) -> None:
     topic_id = database.run_sync(lambda conn: create_topic(conn, assignments=[(1,), (1,)])).topic_id
 
-    def local(partition: int, base: int) -> reports.LocalSegment:
-        return reports.LocalSegment(
+    def local(partition: int, base: int) -> reports.LocalSegmentRow:
+        return reports.LocalSegmentRow(
             topic_id=topic_id, partition=partition, base_offset=base, end_offset=base + 10, size_bytes=5, closed=True
         )
 
-    def report(of: list[int] | None, *found: reports.LocalSegment) -> set[tuple[int, int]]:
+    def report(of: list[int] | None, *found: reports.LocalSegmentRow) -> set[tuple[int, int]]:
         def replace(conn: Connection) -> set[tuple[int, int]]:
             of_partitions = None if of is None else [(topic_id, partition) for partition in of]
             reports.replace_local_segments(

@@ -16,7 +16,7 @@ from tiered.errors import InvalidConfig, NotCoordinator
 from tiered.meta import brokers, changes, cluster, coordinator_slots, group_offsets, groups, producer_ids
 from tiered.meta.coordinator_slots import Moved, SlotRow
 from tiered.meta.engine import Database
-from tiered.meta.group_offsets import Coordinator, GroupCommit, OffsetEntry, Written
+from tiered.meta.group_offsets import GroupCommit, OffsetEntry, WriteOutcome, WritingCoordinator
 from tiered.meta.groups import GroupRow
 
 if TYPE_CHECKING:
@@ -73,10 +73,10 @@ def change_number(database: Database) -> int:
     return database.run_sync(cluster.load).change_number
 
 
-def coordinator(database: Database, broker_id: int, epoch: int, *, number: int = 1) -> Coordinator:
+def coordinator(database: Database, broker_id: int, epoch: int, *, number: int = 1) -> WritingCoordinator:
     """What the broker knows of its slots now."""
     epochs = {slot: row.slot_epoch for slot, row in rows(database).items() if row.is_held_by(broker_id, epoch)}
-    return Coordinator(broker_id=broker_id, broker_epoch=epoch, slot_epochs=epochs, commit_number=number)
+    return WritingCoordinator(broker_id=broker_id, broker_epoch=epoch, slot_epochs=epochs, commit_number=number)
 
 
 def commit(offset: int, *, slot: int = 0) -> GroupCommit:
@@ -84,7 +84,9 @@ def commit(offset: int, *, slot: int = 0) -> GroupCommit:
     return GroupCommit(group_id=f"g{slot}", slot=slot, generation=0, entries=(entry,), committed_at_ms=NOW_MS)
 
 
-def write(database: Database, by: Coordinator, *commits: GroupCommit, changed: tuple[GroupRow, ...] = ()) -> Written:
+def write(
+    database: Database, by: WritingCoordinator, *commits: GroupCommit, changed: tuple[GroupRow, ...] = ()
+) -> WriteOutcome:
     return database.run_sync(lambda conn: group_offsets.write(conn, commits, changed, by))
 
 
@@ -284,7 +286,7 @@ async def test_a_broker_that_hangs_in_a_write_holds_up_that_slot_and_no_election
     by = coordinator(two["old"], 1, first)
     written, release = threading.Event(), threading.Event()
 
-    def hang(conn: Connection) -> Written:
+    def hang(conn: Connection) -> WriteOutcome:
         result = group_offsets.write(conn, [commit(7, slot=3)], [], by)
         written.set()
         assert release.wait(10)
@@ -325,7 +327,7 @@ async def test_a_coordinator_that_was_frozen_in_a_write_can_commit_nothing_when_
         later = coordinator(zombie, 1, first, number=2)
         frozen, thawed = threading.Event(), threading.Event()
 
-        def freeze(conn: Connection) -> Written:
+        def freeze(conn: Connection) -> WriteOutcome:
             result = group_offsets.write(conn, [commit(6, slot=slot) for slot in range(SLOTS)], [], later)
             frozen.set()
             assert thawed.wait(20)

@@ -36,7 +36,7 @@ from tiered.meta import (
 )
 from tiered.meta.elections import change_replica_sets
 from tiered.meta.engine import Database
-from tiered.meta.group_offsets import Coordinator, GroupCommit, OffsetEntry
+from tiered.meta.group_offsets import GroupCommit, OffsetEntry, WritingCoordinator
 from tiered.meta.groups import GroupRow
 from tiered.rules.replication import elections
 
@@ -112,7 +112,7 @@ class Crowd:
 
         def commit(conn: Connection) -> object:
             held = [slot for slot in coordinator_slots.load_all(conn).values() if slot.is_held_by(broker_id, epoch)]
-            by = Coordinator(
+            by = WritingCoordinator(
                 broker_id=broker_id,
                 broker_epoch=epoch,
                 slot_epochs={slot.slot: slot.slot_epoch for slot in held},
@@ -135,7 +135,7 @@ class Crowd:
             """And some of their offsets, as their coordinator does it."""
             held = [slot for slot in coordinator_slots.load_all(conn).values() if slot.is_held_by(broker_id, epoch)]
             epochs = {slot.slot: slot.slot_epoch for slot in held}
-            by = Coordinator(broker_id=broker_id, broker_epoch=epoch, slot_epochs=epochs, commit_number=number)
+            by = WritingCoordinator(broker_id=broker_id, broker_epoch=epoch, slot_epochs=epochs, commit_number=number)
             group_offsets.require_slots(conn, epochs, by)
             for slot in self.random.sample(held, len(held)):
                 keys = [(each.topic_id, each.partition) for each in self.entries()]
@@ -165,7 +165,7 @@ class Crowd:
             ]
             reports.report_positions(conn, positions, now_ms=NOW_MS)
             local = [
-                reports.LocalSegment(
+                reports.LocalSegmentRow(
                     topic_id=key[0], partition=key[1], base_offset=0, end_offset=5, size_bytes=5, closed=True
                 )
                 for key in keys
@@ -257,7 +257,9 @@ async def test_deleting_a_topic_does_not_wait_for_a_commit_that_hangs(postgres_u
     entered, release = threading.Event(), threading.Event()
 
     def commit(conn: Connection, number: int) -> None:
-        by = Coordinator(broker_id=1, broker_epoch=1, slot_epochs={0: moved.rows[0].slot_epoch}, commit_number=number)
+        by = WritingCoordinator(
+            broker_id=1, broker_epoch=1, slot_epochs={0: moved.rows[0].slot_epoch}, commit_number=number
+        )
         entry = OffsetEntry(topic_id=topic_id, partition=0, offset=number)
         one = GroupCommit(group_id="g", slot=0, generation=-1, entries=(entry,), committed_at_ms=NOW_MS)
         group_offsets.write(conn, [one], [], by)

@@ -13,7 +13,7 @@ from tests.contracts.stored_groups import SLOTS, commit, later, offsets, take, t
 from tiered.errors import NotCoordinator
 from tiered.meta import brokers, group_offsets
 from tiered.meta.engine import Database
-from tiered.meta.group_offsets import Coordinator, Written
+from tiered.meta.group_offsets import WriteOutcome, WritingCoordinator
 
 if TYPE_CHECKING:
     pass
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 pytest_plugins = ["tests.meta_databases"]
 
 
-def held(by: Coordinator, offset: int, written: threading.Event, release: threading.Event):  # type: ignore[no-untyped-def]
+def held(by: WritingCoordinator, offset: int, written: threading.Event, release: threading.Event):  # type: ignore[no-untyped-def]
     """A batch that has been written and hangs before its COMMIT."""
 
-    def fn(conn: Connection) -> Written:
+    def fn(conn: Connection) -> WriteOutcome:
         result = group_offsets.write(conn, [commit(offset)], [], by)
         written.set()
         assert release.wait(10)

@@ -10,7 +10,7 @@ import pytest
 from tests.catalogue import open_ready, registration
 from tiered.errors import LostRace
 from tiered.meta import brokers, changes, liveness
-from tiered.meta.brokers import BrokerRow, Registration
+from tiered.meta.brokers import BrokerRow, RegistrationResult
 from tiered.meta.engine import Database
 from tiered.rules.replication.number_claim import Claim, Holder
 
@@ -21,7 +21,7 @@ def claim(process: UUID, *earlier: UUID, marker_epoch: int | None = None, silent
     return Claim(incarnations=frozenset({process, *earlier}), marker_epoch=marker_epoch, silent=silent)
 
 
-def take(database: Database, process: UUID, wanted: Claim) -> Registration:
+def take(database: Database, process: UUID, wanted: Claim) -> RegistrationResult:
     return database.run_sync(lambda conn: registration(conn, 2, incarnation_id=process, claim=wanted))
 
 

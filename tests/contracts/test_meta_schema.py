@@ -106,8 +106,8 @@ def test_every_view_has_its_documented_columns_in_order(database: Database) -> N
         assert database.run_sync(partial(columns, view=view.name)) == view.columns
 
 
-def local(topic_id: UUID, base: int, end: int, *, closed: bool = True, partition: int = 0) -> reports.LocalSegment:
-    return reports.LocalSegment(
+def local(topic_id: UUID, base: int, end: int, *, closed: bool = True, partition: int = 0) -> reports.LocalSegmentRow:
+    return reports.LocalSegmentRow(
         topic_id=topic_id,
         partition=partition,
         base_offset=base,

@@ -8,7 +8,7 @@ import pytest
 from tests.catalogue import HOUR_MS, NOW_MS, create_topic
 from tiered.meta import coordinator_slots, group_offsets, slot_offsets, topics
 from tiered.meta.engine import Database
-from tiered.meta.group_offsets import Coordinator, GroupCommit, OffsetEntry
+from tiered.meta.group_offsets import GroupCommit, OffsetEntry, WritingCoordinator
 from tiered.rules.groups.coordinator_slot import coordinator_slot
 
 pytest_plugins = ["tests.meta_databases"]
@@ -17,7 +17,7 @@ SLOTS = 2
 
 
 @pytest.fixture
-def by(database: Database) -> Coordinator:
+def by(database: Database) -> WritingCoordinator:
     epoch = database.run_sync(lambda conn: conn.exec_driver_sql("SELECT broker_epoch FROM broker").scalar_one())
     moved = database.run_sync(
         lambda conn: coordinator_slots.take_unheld(
@@ -25,10 +25,10 @@ def by(database: Database) -> Coordinator:
         )
     )
     epochs = {row.slot: row.slot_epoch for row in moved.rows}
-    return Coordinator(broker_id=1, broker_epoch=epoch, slot_epochs=epochs, commit_number=1)
+    return WritingCoordinator(broker_id=1, broker_epoch=epoch, slot_epochs=epochs, commit_number=1)
 
 
-def commit(database: Database, by: Coordinator, group_id: str, entries: Sequence[OffsetEntry]) -> int:
+def commit(database: Database, by: WritingCoordinator, group_id: str, entries: Sequence[OffsetEntry]) -> int:
     slot = coordinator_slot(group_id, SLOTS)
     one = GroupCommit(group_id=group_id, slot=slot, generation=3, entries=tuple(entries), committed_at_ms=NOW_MS)
     assert not database.run_sync(lambda conn: group_offsets.write(conn, [one], [], by)).refused
@@ -48,7 +48,9 @@ def entry(topic_id: UUID, partition: int, offset: int, metadata: str = "") -> Of
     return OffsetEntry(topic_id=topic_id, partition=partition, offset=offset, leader_epoch=4, metadata=metadata)
 
 
-def test_a_slot_has_its_own_groups_with_their_offsets_as_clients_sent_them(database: Database, by: Coordinator) -> None:
+def test_a_slot_has_its_own_groups_with_their_offsets_as_clients_sent_them(
+    database: Database, by: WritingCoordinator
+) -> None:
     topic_id = database.run_sync(create_topic).topic_id
     ours, theirs = groups_of(0, 1)[0], groups_of(1, 1)[0]
     commit(database, by, ours, [entry(topic_id, 0, 17, "note\0"), entry(topic_id, 1, 5)])
@@ -61,7 +63,7 @@ def test_a_slot_has_its_own_groups_with_their_offsets_as_clients_sent_them(datab
     ]
 
 
-def test_offsets_of_deleted_topics_do_not_count(database: Database, by: Coordinator) -> None:
+def test_offsets_of_deleted_topics_do_not_count(database: Database, by: WritingCoordinator) -> None:
     gone = database.run_sync(create_topic).topic_id
     database.run_sync(lambda conn: topics.delete_topic(conn, gone, now_ms=NOW_MS, purge_after_ms=NOW_MS + HOUR_MS))
     slot = commit(database, by, "late", [entry(gone, 0, 17)])
@@ -69,7 +71,7 @@ def test_offsets_of_deleted_topics_do_not_count(database: Database, by: Coordina
     assert group.offsets == ()
 
 
-def test_beyond_the_limit_whole_groups_are_left_out_and_counted(database: Database, by: Coordinator) -> None:
+def test_beyond_the_limit_whole_groups_are_left_out_and_counted(database: Database, by: WritingCoordinator) -> None:
     topic_id = database.run_sync(create_topic).topic_id
     names = groups_of(0, 3)
     for name in names:

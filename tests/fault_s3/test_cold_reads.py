@@ -17,7 +17,7 @@ from tiered.cold.s3.store import S3Store
 from tiered.errors import CorruptObject, StoreUnavailable
 from tiered.formats import record_batch
 from tiered.runtime import BlockingPool
-from tiered.testing.faulty_s3 import FaultKind, FaultyS3
+from tiered.testing.faulty_s3 import FaultyS3, S3FaultKind
 
 OFFSETS = 600
 
@@ -62,9 +62,9 @@ def lab(faults: FaultyS3, tmp_path: Path) -> Lab:
 
 def test_bit_flipped_on_the_way_is_fetched_again(lab: Lab) -> None:
     async def test() -> None:
-        lab.faults.inject(FaultKind.FLIP, method="GET")
+        lab.faults.inject(S3FaultKind.FLIP, method="GET")
         await lab.reader.tail(place_of(lab.stored.committed))
-        lab.faults.inject(FaultKind.FLIP, method="GET")
+        lab.faults.inject(S3FaultKind.FLIP, method="GET")
         assert await lab.read_all() == lab.stored.log
         assert lab.reader.state.refetched == 2
         assert lab.reader.state.corrupt == 0
@@ -75,7 +75,7 @@ def test_bit_flipped_on_the_way_is_fetched_again(lab: Lab) -> None:
 def test_bits_that_flip_every_time_end_in_a_named_error(lab: Lab) -> None:
     async def test() -> None:
         await lab.read(0)
-        lab.faults.inject(FaultKind.FLIP, method="GET", times=100)
+        lab.faults.inject(S3FaultKind.FLIP, method="GET", times=100)
         with pytest.raises(CorruptObject, match="topic orders partition 3 offsets 0 to 599, object segments/"):
             await lab.read(OFFSETS - 1)
         lab.faults.heal()
@@ -87,7 +87,7 @@ def test_bits_that_flip_every_time_end_in_a_named_error(lab: Lab) -> None:
 def test_client_that_gives_up_finds_the_chunk_when_it_returns(lab: Lab) -> None:
     async def test() -> None:
         await lab.reader.tail(place_of(lab.stored.committed))
-        lab.faults.inject(FaultKind.DELAY, method="GET", seconds=0.5)
+        lab.faults.inject(S3FaultKind.DELAY, method="GET", seconds=0.5)
         gets = lab.faults.count("GET")
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(lab.read(0), timeout=0.1)
@@ -102,7 +102,7 @@ def test_client_that_gives_up_finds_the_chunk_when_it_returns(lab: Lab) -> None:
 
 def test_store_that_is_away_is_retriable_and_no_corruption(lab: Lab) -> None:
     async def test() -> None:
-        lab.faults.inject(FaultKind.SERVER_ERROR, times=1000)
+        lab.faults.inject(S3FaultKind.SERVER_ERROR, times=1000)
         with pytest.raises(StoreUnavailable):
             await lab.read(0)
         assert lab.reader.state.corrupt == 0
@@ -118,12 +118,12 @@ def test_random_faults_leave_every_byte_right(lab: Lab) -> None:
             seed=11,
             probability=0.5,
             kinds=(
-                FaultKind.SLOW_DOWN,
-                FaultKind.RESET,
-                FaultKind.TRUNCATE,
-                FaultKind.WHOLE,
-                FaultKind.WRONG_RANGE,
-                FaultKind.SERVER_ERROR,
+                S3FaultKind.SLOW_DOWN,
+                S3FaultKind.RESET,
+                S3FaultKind.TRUNCATE,
+                S3FaultKind.WHOLE,
+                S3FaultKind.WRONG_RANGE,
+                S3FaultKind.SERVER_ERROR,
             ),
         )
         offset, log = 0, b""

@@ -12,7 +12,7 @@ from tests.unit.cold.verified_store import RECORDS, VerifiedStore, make_store
 from tiered.cold.object_store import S3Address
 from tiered.cold.s3.store import S3Store
 from tiered.errors import StoreUnavailable
-from tiered.testing.faulty_s3 import FaultKind, FaultyS3
+from tiered.testing.faulty_s3 import FaultyS3, S3FaultKind
 
 
 @pytest.fixture
@@ -59,9 +59,9 @@ def test_a_bucket_is_only_ever_read_and_one_that_did_not_change_costs_a_head_for
     assert [last[each] for each in writes] == [written[each] for each in writes]
 
 
-@pytest.mark.parametrize("kind", [FaultKind.SERVER_ERROR, FaultKind.SLOW_DOWN, FaultKind.RESET])
+@pytest.mark.parametrize("kind", [S3FaultKind.SERVER_ERROR, S3FaultKind.SLOW_DOWN, S3FaultKind.RESET])
 def test_an_outage_is_told_as_one_that_passes_and_the_view_stays(
-    replica: ReplicaThread, made: VerifiedStore, faults: FaultyS3, kind: FaultKind
+    replica: ReplicaThread, made: VerifiedStore, faults: FaultyS3, kind: S3FaultKind
 ) -> None:
     faults.inject(kind, times=None)
     with pytest.raises(StoreUnavailable):
@@ -77,5 +77,5 @@ def test_an_outage_is_told_as_one_that_passes_and_the_view_stays(
 def test_bytes_that_are_wrong_on_their_way_are_asked_for_again(
     replica: ReplicaThread, made: VerifiedStore, faults: FaultyS3
 ) -> None:
-    faults.inject(FaultKind.WRONG_RANGE, times=1)
+    faults.inject(S3FaultKind.WRONG_RANGE, times=1)
     assert read(replica) == b"".join(each.log for each in made.segments)

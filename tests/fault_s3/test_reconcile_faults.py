@@ -19,16 +19,16 @@ from tiered.broker.partitions.partition import Partition
 from tiered.broker.reconcile.findings import Finding, FindingKind
 from tiered.config import BrokerSettings
 from tiered.config.setting import ConfigChange, ConfigOperation
-from tiered.testing.faulty_s3 import FaultKind, FaultyS3
+from tiered.testing.faulty_s3 import FaultyS3, S3FaultKind
 
 SEGMENTS = 4
 ON_THE_WAY = (
-    FaultKind.SERVER_ERROR,
-    FaultKind.SLOW_DOWN,
-    FaultKind.RESET,
-    FaultKind.TRUNCATE,
-    FaultKind.WHOLE,
-    FaultKind.NO_CONTENT_RANGE,
+    S3FaultKind.SERVER_ERROR,
+    S3FaultKind.SLOW_DOWN,
+    S3FaultKind.RESET,
+    S3FaultKind.TRUNCATE,
+    S3FaultKind.WHOLE,
+    S3FaultKind.NO_CONTENT_RANGE,
 )
 
 
@@ -88,16 +88,16 @@ async def test_faults_on_the_way_are_no_findings_and_the_turns_come_to_their_end
 async def test_a_bit_that_flips_once_on_the_way_is_read_again(broker: Broker, faults: FaultyS3) -> None:
     await uploaded(broker)
     for _ in range(SEGMENTS):
-        faults.inject(FaultKind.FLIP, method="GET", path_contains="/segments/", times=1)
+        faults.inject(S3FaultKind.FLIP, method="GET", path_contains="/segments/", times=1)
         assert await found(broker) == []
 
 
 @pytest.mark.parametrize(
     ("kind", "method"),
-    [(FaultKind.ACCESS_DENIED, "GET"), (FaultKind.ACCESS_DENIED, "HEAD"), (FaultKind.RESET, "HEAD")],
+    [(S3FaultKind.ACCESS_DENIED, "GET"), (S3FaultKind.ACCESS_DENIED, "HEAD"), (S3FaultKind.RESET, "HEAD")],
 )
 async def test_a_store_that_refuses_is_no_store_that_lost_something(
-    broker: Broker, faults: FaultyS3, kind: FaultKind, method: str
+    broker: Broker, faults: FaultyS3, kind: S3FaultKind, method: str
 ) -> None:
     await uploaded(broker)
     faults.inject(kind, method=method)
@@ -124,7 +124,7 @@ async def test_a_round_makes_no_more_requests_than_it_may(broker: Broker, faults
 
 async def test_scrubbing_stands_back_while_the_store_asks_to_slow_down(broker: Broker, faults: FaultyS3) -> None:
     await uploaded(broker)
-    faults.inject(FaultKind.SLOW_DOWN, method="GET", times=1)
+    faults.inject(S3FaultKind.SLOW_DOWN, method="GET", times=1)
     await broker.reconciler.bucket.round()
     assert broker.store.slow_downs == 1
     await broker.reconciler.scrub.round()

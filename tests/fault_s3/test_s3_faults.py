@@ -11,13 +11,13 @@ from tests.fault_s3.moto_server import aws_environment, store_url
 from tiered.cold.object_store import S3Address, parse_store_url
 from tiered.cold.s3.store import S3Store
 from tiered.errors import LostRace, ObjectExists, ObjectMissing, StoreUnavailable
-from tiered.testing.faulty_s3 import FaultKind, FaultyS3
+from tiered.testing.faulty_s3 import FaultyS3, S3FaultKind
 
-PASSING_FAULTS = [FaultKind.SERVER_ERROR, FaultKind.SLOW_DOWN, FaultKind.RESET]
+PASSING_FAULTS = [S3FaultKind.SERVER_ERROR, S3FaultKind.SLOW_DOWN, S3FaultKind.RESET]
 
 
-@pytest.mark.parametrize("kind", [*PASSING_FAULTS, FaultKind.BAD_DIGEST, FaultKind.RESET_AFTER])
-def test_put_gets_through_faults_that_pass(store: S3Store, truth: S3Store, faults: FaultyS3, kind: FaultKind) -> None:
+@pytest.mark.parametrize("kind", [*PASSING_FAULTS, S3FaultKind.BAD_DIGEST, S3FaultKind.RESET_AFTER])
+def test_put_gets_through_faults_that_pass(store: S3Store, truth: S3Store, faults: FaultyS3, kind: S3FaultKind) -> None:
     faults.inject(kind, method="PUT", times=2)
     info = store.put("k", DATA, create_only=True)
     assert truth.get("k", max_bytes=len(DATA)) == (DATA, info.etag)
@@ -28,15 +28,15 @@ def test_put_gets_through_faults_that_pass(store: S3Store, truth: S3Store, fault
     "kind",
     [
         *PASSING_FAULTS,
-        FaultKind.TRUNCATE,
-        FaultKind.WHOLE,
-        FaultKind.WRONG_RANGE,
-        FaultKind.NO_CONTENT_RANGE,
-        FaultKind.RESET_AFTER,
+        S3FaultKind.TRUNCATE,
+        S3FaultKind.WHOLE,
+        S3FaultKind.WRONG_RANGE,
+        S3FaultKind.NO_CONTENT_RANGE,
+        S3FaultKind.RESET_AFTER,
     ],
 )
 def test_range_is_exact_whatever_is_answered_first(
-    store: S3Store, truth: S3Store, faults: FaultyS3, kind: FaultKind
+    store: S3Store, truth: S3Store, faults: FaultyS3, kind: S3FaultKind
 ) -> None:
     truth.put("k", DATA)
     faults.inject(kind, method="GET", times=3)
@@ -44,9 +44,11 @@ def test_range_is_exact_whatever_is_answered_first(
     assert faults.count("GET") == 4
 
 
-@pytest.mark.parametrize("kind", [FaultKind.WHOLE, FaultKind.WRONG_RANGE, FaultKind.TRUNCATE, FaultKind.SLOW_DOWN])
+@pytest.mark.parametrize(
+    "kind", [S3FaultKind.WHOLE, S3FaultKind.WRONG_RANGE, S3FaultKind.TRUNCATE, S3FaultKind.SLOW_DOWN]
+)
 def test_fault_that_stays_ends_as_store_unavailable(
-    store: S3Store, truth: S3Store, faults: FaultyS3, kind: FaultKind
+    store: S3Store, truth: S3Store, faults: FaultyS3, kind: S3FaultKind
 ) -> None:
     truth.put("k", DATA)
     faults.inject(kind, method="GET", times=100)
@@ -62,9 +64,9 @@ def test_answer_that_trickles_is_cut_though_no_single_wait_is_long(
     impatient = opened(faults.url, prefix, read_timeout_ms=1_000)
     try:
         # At this pace the first answer alone would take four minutes.
-        faults.inject(FaultKind.TRICKLE, method="GET", seconds=0.05)
+        faults.inject(S3FaultKind.TRICKLE, method="GET", seconds=0.05)
         assert impatient.get_range("k", 100, 5_000) == DATA[100:5_100]
-        faults.inject(FaultKind.TRICKLE, method="GET", seconds=0.05)
+        faults.inject(S3FaultKind.TRICKLE, method="GET", seconds=0.05)
         assert impatient.get("k", max_bytes=len(DATA))[0] == DATA
     finally:
         impatient.close()
@@ -75,14 +77,14 @@ def test_answer_that_trickles_is_cut_though_no_single_wait_is_long(
 
 def test_whole_object_that_arrives_in_half_is_fetched_again(store: S3Store, truth: S3Store, faults: FaultyS3) -> None:
     truth.put("k", DATA)
-    faults.inject(FaultKind.TRUNCATE, method="GET", times=2)
+    faults.inject(S3FaultKind.TRUNCATE, method="GET", times=2)
     assert store.get("k", max_bytes=len(DATA))[0] == DATA
 
 
 def test_silent_store_is_given_up_after_the_read_timeout(faults: FaultyS3, truth: S3Store, prefix: str) -> None:
     truth.put("k", DATA)
     store = opened(faults.url, prefix, read_timeout_ms=500)
-    faults.inject(FaultKind.DELAY, method="GET", seconds=10.0)
+    faults.inject(S3FaultKind.DELAY, method="GET", seconds=10.0)
     began = time.monotonic()
     assert store.get_range("k", 0, 10) == DATA[:10]
     assert time.monotonic() - began < 10
@@ -114,7 +116,7 @@ def test_refused_condition_is_not_tried_again(store: S3Store, truth: S3Store, fa
 def test_lost_answer_of_a_create_only_put_is_recognised_as_ours(
     store: S3Store, truth: S3Store, faults: FaultyS3
 ) -> None:
-    faults.inject(FaultKind.RESET_AFTER, method="PUT")
+    faults.inject(S3FaultKind.RESET_AFTER, method="PUT")
     info = store.put("k", DATA, create_only=True)
     assert faults.count("PUT") == 2
     assert truth.get("k", max_bytes=len(DATA)) == (DATA, info.etag)
@@ -122,7 +124,7 @@ def test_lost_answer_of_a_create_only_put_is_recognised_as_ours(
 
 def test_lost_answer_does_not_claim_another_writers_object(store: S3Store, truth: S3Store, faults: FaultyS3) -> None:
     truth.put("k", b"theirs")
-    faults.inject(FaultKind.RESET, method="PUT")
+    faults.inject(S3FaultKind.RESET, method="PUT")
     with pytest.raises(ObjectExists):
         store.put("k", b"ours!!", create_only=True)
 
@@ -131,7 +133,7 @@ def test_lost_answer_of_a_put_on_an_etag_is_recognised_as_ours(
     store: S3Store, truth: S3Store, faults: FaultyS3
 ) -> None:
     etag = truth.put("k", b"one").etag
-    faults.inject(FaultKind.RESET_AFTER, method="PUT")
+    faults.inject(S3FaultKind.RESET_AFTER, method="PUT")
     info = store.put("k", b"two", if_match=etag)
     assert truth.get("k", max_bytes=10) == (b"two", info.etag)
 
@@ -141,7 +143,7 @@ def test_slow_down_lowers_concurrency_and_success_raises_it_again(
 ) -> None:
     truth.put("k", DATA)
     before = store.allowed_requests
-    faults.inject(FaultKind.SLOW_DOWN, method="GET", times=2)
+    faults.inject(S3FaultKind.SLOW_DOWN, method="GET", times=2)
     store.get_range("k", 0, 10)
     lowered = store.allowed_requests
     assert lowered == before // 4
@@ -184,7 +186,7 @@ def test_missing_credentials_are_explained_and_never_printed(
 def test_closing_ends_the_pause_between_attempts(faults: FaultyS3, prefix: str) -> None:
     address = parse_store_url(store_url(faults.url, prefix))
     assert isinstance(address, S3Address)
-    faults.inject(FaultKind.SERVER_ERROR, times=100)
+    faults.inject(S3FaultKind.SERVER_ERROR, times=100)
     failed: list[Exception] = []
     with aws_environment():
         store = S3Store(address, first_backoff_ms=10_000_000, max_backoff_ms=10_000_000, probe_first=False)
@@ -210,15 +212,15 @@ def test_missing_object_takes_one_request(store: S3Store, faults: FaultyS3) -> N
     assert len(faults.seen) == 1
 
 
-@pytest.mark.parametrize("kind", [FaultKind.SERVER_ERROR, FaultKind.SLOW_DOWN, FaultKind.RESET_AFTER])
+@pytest.mark.parametrize("kind", [S3FaultKind.SERVER_ERROR, S3FaultKind.SLOW_DOWN, S3FaultKind.RESET_AFTER])
 def test_random_faults_never_change_what_is_read(
-    store: S3Store, truth: S3Store, faults: FaultyS3, kind: FaultKind
+    store: S3Store, truth: S3Store, faults: FaultyS3, kind: S3FaultKind
 ) -> None:
     truth.put("k", DATA)
     faults.misbehave(
         seed=7,
         probability=0.3,
-        kinds=(kind, FaultKind.TRUNCATE, FaultKind.WHOLE, FaultKind.WRONG_RANGE, FaultKind.RESET),
+        kinds=(kind, S3FaultKind.TRUNCATE, S3FaultKind.WHOLE, S3FaultKind.WRONG_RANGE, S3FaultKind.RESET),
     )
     wrong: list[tuple[int, int]] = []
     unavailable = 0

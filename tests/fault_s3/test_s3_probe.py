@@ -7,11 +7,11 @@ from tests.fault_s3.moto_server import aws_environment, store_url
 from tiered.cold.object_store import Checksum, S3Address, parse_store_url
 from tiered.cold.s3.store import S3Store
 from tiered.errors import InvalidConfig, LostRace, ObjectExists, ObjectMissing, StoreUnavailable
-from tiered.testing.faulty_s3 import FaultKind, FaultyS3
+from tiered.testing.faulty_s3 import FaultyS3, S3FaultKind
 
 
 def test_probe_survives_a_store_that_is_slow_at_first(store: S3Store, faults: FaultyS3) -> None:
-    faults.inject(FaultKind.SLOW_DOWN, times=3)
+    faults.inject(S3FaultKind.SLOW_DOWN, times=3)
     assert store.probe().create_only
     assert store.list("") == []
 
@@ -25,7 +25,7 @@ def test_first_put_probes_once_and_reads_never_do(faults: FaultyS3, prefix: str)
         with pytest.raises(ObjectMissing):
             store.get("k", max_bytes=1)
         assert faults.count("PUT") == 0
-        faults.inject(FaultKind.SERVER_ERROR, method="PUT", times=2)
+        faults.inject(S3FaultKind.SERVER_ERROR, method="PUT", times=2)
         with pytest.raises(StoreUnavailable):
             store.put("k", b"x", create_only=True)
         store.put("k", b"x", create_only=True)
@@ -36,7 +36,7 @@ def test_first_put_probes_once_and_reads_never_do(faults: FaultyS3, prefix: str)
 
 
 def test_writer_that_may_not_delete_is_probed_all_the_same(store: S3Store, faults: FaultyS3) -> None:
-    faults.inject(FaultKind.ACCESS_DENIED, method="DELETE", times=100)
+    faults.inject(S3FaultKind.ACCESS_DENIED, method="DELETE", times=100)
     assert store.probe().create_only
 
 

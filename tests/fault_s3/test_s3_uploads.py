@@ -10,17 +10,17 @@ from tests.fault_s3.moto_server import aws_environment
 from tiered.cold.object_store import Checksum
 from tiered.cold.s3.store import S3Store
 from tiered.errors import StoreUnavailable
-from tiered.testing.faulty_s3 import FaultKind, FaultyS3
+from tiered.testing.faulty_s3 import FaultyS3, S3FaultKind
 
 
-@pytest.mark.parametrize("kind", [FaultKind.SLOW_DOWN, FaultKind.BAD_DIGEST, FaultKind.RESET_AFTER])
+@pytest.mark.parametrize("kind", [S3FaultKind.SLOW_DOWN, S3FaultKind.BAD_DIGEST, S3FaultKind.RESET_AFTER])
 @pytest.mark.parametrize(
     ("method", "query"),
     [("POST", "uploads"), ("PUT", "partNumber=2"), ("POST", "uploadId")],
     ids=["begin", "part", "end"],
 )
 def test_upload_gets_through_faults_at_every_step(
-    store: S3Store, truth: S3Store, faults: FaultyS3, log_fd: int, kind: FaultKind, method: str, query: str
+    store: S3Store, truth: S3Store, faults: FaultyS3, log_fd: int, kind: S3FaultKind, method: str, query: str
 ) -> None:
     faults.inject(kind, method=method, query_contains=query, times=2)
     info = store.put_segment("a.seg", log_fd, len(LOG), TAIL)
@@ -31,7 +31,7 @@ def test_upload_gets_through_faults_at_every_step(
 def test_error_inside_a_200_does_not_pass_for_a_finished_upload(
     store: S3Store, truth: S3Store, faults: FaultyS3, log_fd: int
 ) -> None:
-    faults.inject(FaultKind.ERROR_IN_200, method="POST", query_contains="uploadId", times=2)
+    faults.inject(S3FaultKind.ERROR_IN_200, method="POST", query_contains="uploadId", times=2)
     store.put_segment("a.seg", log_fd, len(LOG), TAIL)
     assert truth.get("a.seg", max_bytes=1 << 30)[0] == LOG + TAIL
 
@@ -40,7 +40,7 @@ def test_error_inside_a_200_does_not_pass_for_a_finished_upload(
 def test_upload_that_fails_leaves_neither_object_nor_parts(
     store: S3Store, truth: S3Store, faults: FaultyS3, log_fd: int, method: str, query: str
 ) -> None:
-    faults.inject(FaultKind.SERVER_ERROR, method=method, query_contains=query, times=100)
+    faults.inject(S3FaultKind.SERVER_ERROR, method=method, query_contains=query, times=100)
     with pytest.raises(StoreUnavailable):
         store.put_segment("a.seg", log_fd, len(LOG), TAIL)
     assert truth.list("") == []
@@ -50,7 +50,7 @@ def test_upload_that_fails_leaves_neither_object_nor_parts(
 def test_upload_cut_off_from_the_store_is_swept_later(
     store: S3Store, truth: S3Store, faults: FaultyS3, log_fd: int
 ) -> None:
-    faults.inject(FaultKind.RESET, skip=2, times=1000)
+    faults.inject(S3FaultKind.RESET, skip=2, times=1000)
     with pytest.raises(StoreUnavailable):
         store.put_segment("a.seg", log_fd, len(LOG), TAIL)
     assert truth.abort_abandoned_uploads("", started_before_ms=0) == ()

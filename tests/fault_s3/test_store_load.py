@@ -14,7 +14,7 @@ from tiered.cold.object_store import S3Address, parse_store_url
 from tiered.cold.request_counts import PART_BYTES, PriceClass, upload_requests
 from tiered.cold.s3.store import S3Store
 from tiered.errors import StoreUnavailable
-from tiered.testing.faulty_s3 import FaultKind, FaultyS3
+from tiered.testing.faulty_s3 import FaultyS3, S3FaultKind
 
 SMALL_PART_BYTES = 5 << 20  # as small as S3 allows
 TAIL = b"the tail"
@@ -57,7 +57,7 @@ def test_silence_lowers_concurrency_as_slow_down_does(faults: FaultyS3) -> None:
     store = opened(faults, read_timeout_ms=2_000)  # Longer than an answer takes on a busy machine.
     store.put("k", b"data")
     before = store.allowed_requests
-    faults.inject(FaultKind.DELAY, method="GET", seconds=60.0)
+    faults.inject(S3FaultKind.DELAY, method="GET", seconds=60.0)
     assert store.get_range("k", 0, 4) == b"data"
     assert store.allowed_requests == before // 2
     assert (store.state.timeouts, store.state.slow_downs) == (1, 0)
@@ -68,7 +68,7 @@ def test_silence_lowers_concurrency_as_slow_down_does(faults: FaultyS3) -> None:
 def test_an_error_that_is_no_sign_of_overload_leaves_concurrency_alone(store: S3Store, faults: FaultyS3) -> None:
     store.put("k", b"data")
     before = store.allowed_requests
-    for kind in (FaultKind.SERVER_ERROR, FaultKind.RESET, FaultKind.TRUNCATE):
+    for kind in (S3FaultKind.SERVER_ERROR, S3FaultKind.RESET, S3FaultKind.TRUNCATE):
         faults.inject(kind, method="GET")
         assert store.get_range("k", 0, 4) == b"data"
     assert store.allowed_requests == before
@@ -95,7 +95,7 @@ def test_a_gib_takes_at_most_fifty_requests_in_segments_of_any_usual_size() -> N
 def test_requests_are_counted_by_what_they_cost_and_failed_ones_too(store: S3Store, faults: FaultyS3) -> None:
     store.put("k", b"data")
     store.list("")
-    faults.inject(FaultKind.SLOW_DOWN, method="GET", times=2)
+    faults.inject(S3FaultKind.SLOW_DOWN, method="GET", times=2)
     store.get_range("k", 0, 4)
     store.head("k")
     store.delete("k")
@@ -123,7 +123,7 @@ def test_uploads_of_many_segments_read_on_two_threads_alone(
 
 def test_a_long_segment_lets_short_ones_in_between_its_parts(faults: FaultyS3, log: int) -> None:
     store = opened(faults, parts_in_flight=1)
-    faults.inject(FaultKind.DELAY, method="PUT", path_contains="long.seg", seconds=60)
+    faults.inject(S3FaultKind.DELAY, method="PUT", path_contains="long.seg", seconds=60)
     with ThreadPoolExecutor(4) as threads:
         long = threads.submit(store.put_segment, "long.seg", log, 3 * SMALL_PART_BYTES, TAIL)
         _wait(lambda: faults.count("PUT") == 1)
@@ -145,7 +145,7 @@ def _wait(claim: Callable[[], bool]) -> None:
 
 def test_an_upload_that_is_cut_off_by_closing_ends(faults: FaultyS3, log: int) -> None:
     store = opened(faults)
-    faults.inject(FaultKind.DELAY, method="PUT", times=None, seconds=0.3)
+    faults.inject(S3FaultKind.DELAY, method="PUT", times=None, seconds=0.3)
     with ThreadPoolExecutor(3) as threads:
         uploads = [threads.submit(store.put_segment, f"{n}.seg", log, 3 * SMALL_PART_BYTES, TAIL) for n in range(3)]
         _wait(lambda: faults.count("PUT") > 0)

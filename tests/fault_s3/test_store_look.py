@@ -7,7 +7,7 @@ import pytest
 from tests.fault_s3.tiering_broker import tiering_broker
 from tiered.broker.tiering import store_look
 from tiered.errors import StoreRefused
-from tiered.testing.faulty_s3 import FaultKind, FaultyS3
+from tiered.testing.faulty_s3 import FaultyS3, S3FaultKind
 
 
 async def refusal(tmp_path: Path, faults: FaultyS3) -> str:
@@ -20,7 +20,7 @@ async def refusal(tmp_path: Path, faults: FaultyS3) -> str:
 
 
 async def test_a_bucket_that_lets_nobody_in_refuses_the_start(tmp_path: Path, faults: FaultyS3) -> None:
-    faults.inject(FaultKind.ACCESS_DENIED, method="GET", times=100)
+    faults.inject(S3FaultKind.ACCESS_DENIED, method="GET", times=100)
     said = await refusal(tmp_path, faults)
     assert said.endswith("(403 AccessDenied): check the bucket's name, the credentials and their permissions")
 
@@ -32,8 +32,8 @@ async def test_a_bucket_that_is_not_there_refuses_the_start(
     assert (await refusal(tmp_path, faults)).endswith("(404 NoSuchBucket): create the bucket, or name another")
 
 
-@pytest.mark.parametrize("kind", [FaultKind.SERVER_ERROR, FaultKind.SLOW_DOWN, FaultKind.RESET])
-async def test_a_store_that_is_away_refuses_no_start(tmp_path: Path, faults: FaultyS3, kind: FaultKind) -> None:
+@pytest.mark.parametrize("kind", [S3FaultKind.SERVER_ERROR, S3FaultKind.SLOW_DOWN, S3FaultKind.RESET])
+async def test_a_store_that_is_away_refuses_no_start(tmp_path: Path, faults: FaultyS3, kind: S3FaultKind) -> None:
     faults.inject(kind, times=1_000)
     async with tiering_broker(tmp_path, faults) as broker:
         assert broker.serving
@@ -45,7 +45,7 @@ async def test_a_store_that_says_nothing_is_not_waited_for(
     tmp_path: Path, faults: FaultyS3, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(store_look, "LOOK_MS", 50.0)
-    faults.inject(FaultKind.DELAY, method="GET", times=1, seconds=2)
+    faults.inject(S3FaultKind.DELAY, method="GET", times=1, seconds=2)
     async with tiering_broker(tmp_path, faults) as broker:
         assert broker.serving
     assert "did not answer in 0.05 s" in caplog.text

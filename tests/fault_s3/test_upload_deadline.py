@@ -14,7 +14,7 @@ from tiered.cold.s3.store import S3Store
 from tiered.errors import UploadOverdue
 from tiered.formats.object_key import SEGMENTS_PREFIX
 from tiered.meta import segments
-from tiered.testing.faulty_s3 import FaultKind, FaultyS3
+from tiered.testing.faulty_s3 import FaultyS3, S3FaultKind
 
 PART_BYTES = 5 << 20
 LOG_BYTES = 6 * PART_BYTES
@@ -46,9 +46,9 @@ def store(address: S3Address) -> Iterator[S3Store]:
     store.close()
 
 
-@pytest.mark.parametrize("kind", [FaultKind.DELAY, FaultKind.SERVER_ERROR], ids=["hangs", "fails"])
+@pytest.mark.parametrize("kind", [S3FaultKind.DELAY, S3FaultKind.SERVER_ERROR], ids=["hangs", "fails"])
 def test_a_store_that_stops_in_the_middle_ends_the_upload_and_its_parts_are_freed(
-    store: S3Store, faults: FaultyS3, log_fd: int, kind: FaultKind, monkeypatch: pytest.MonkeyPatch
+    store: S3Store, faults: FaultyS3, log_fd: int, kind: S3FaultKind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reads = 0
     real_pread = os.pread
@@ -74,7 +74,7 @@ def test_a_store_that_stops_in_the_middle_ends_the_upload_and_its_parts_are_free
 
 @pytest.mark.parametrize("query", ["uploads", "uploadId"], ids=["begin", "end"])
 def test_an_upload_ends_in_time_whichever_step_fails(store: S3Store, faults: FaultyS3, log_fd: int, query: str) -> None:
-    faults.inject(FaultKind.SLOW_DOWN, method="POST", query_contains=query, times=None)
+    faults.inject(S3FaultKind.SLOW_DOWN, method="POST", query_contains=query, times=None)
     with pytest.raises(UploadOverdue):
         store.put_segment("a.seg", log_fd, LOG_BYTES, b"tail", timeout_ms=1_000.0)
     faults.heal()
@@ -87,7 +87,7 @@ def test_an_upload_that_waits_behind_others_ends_without_a_request(
 ) -> None:
     store = S3Store(address, part_bytes=PART_BYTES, probe_first=False, parts_in_flight=1)
     holding = threading.Event()
-    faults.inject(FaultKind.DELAY, method="PUT", path_contains="long.seg", seconds=NEVER_S)
+    faults.inject(S3FaultKind.DELAY, method="PUT", path_contains="long.seg", seconds=NEVER_S)
     with ThreadPoolExecutor(1) as threads:
         long = threads.submit(store.put_segment, "long.seg", log_fd, 1_000, b"tail")
         while not faults.count("PUT"):
@@ -103,7 +103,7 @@ def test_an_upload_that_waits_behind_others_ends_without_a_request(
 async def test_what_an_overdue_upload_left_is_swept_and_the_segment_goes_once(faults: FaultyS3, tmp_path: Path) -> None:
     async with tiering_broker(tmp_path, faults, max_attempts=NEVER, tiered_upload_timeout_ms=1_000) as broker:
         (partition,) = await make_topic(broker, "orders")
-        faults.inject(FaultKind.SERVER_ERROR, method="PUT", path_contains="/segments/", times=None)
+        faults.inject(S3FaultKind.SERVER_ERROR, method="PUT", path_contains="/segments/", times=None)
         fill(partition, 2, at_ms=broker.clock.now_ms())
         await eventually(lambda: broker.counters.uploads_failed > 0)
 

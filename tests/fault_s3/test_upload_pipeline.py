@@ -2,14 +2,8 @@
 
 from pathlib import Path
 
-from tests.fault_s3.tiering_broker import (
-    committed,
-    eventually,
-    fill,
-    make_topic,
-    tiering_broker,
-)
-from tiered.testing.faulty_s3 import FaultKind, FaultyS3
+from tests.fault_s3.tiering_broker import committed, eventually, fill, make_topic, tiering_broker
+from tiered.testing.faulty_s3 import FaultyS3, S3FaultKind
 
 
 async def test_while_the_store_is_away_producing_goes_on_and_one_upload_asks_for_all(
@@ -24,7 +18,7 @@ async def test_while_the_store_is_away_producing_goes_on_and_one_upload_asks_for
         await broker.retention.round()
         assert all(each.log.local_log_start_offset == 1 for each in partitions), "local retention is at work"
 
-        faults.inject(FaultKind.SERVER_ERROR, times=None)
+        faults.inject(S3FaultKind.SERVER_ERROR, times=None)
         for each in partitions:
             fill(each, 1, at_ms=now_ms + 1)
         await eventually(lambda: broker.upload_pipeline.allowed == 1)

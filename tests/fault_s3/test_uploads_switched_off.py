@@ -18,7 +18,7 @@ from tiered.broker.broker import Broker
 from tiered.broker.partitions.partition import Partition
 from tiered.broker.tiering import tier_plan
 from tiered.config.setting import ConfigChange, ConfigOperation
-from tiered.testing.faulty_s3 import FaultKind, FaultyS3
+from tiered.testing.faulty_s3 import FaultyS3, S3FaultKind
 
 HOUR_MS = 3_600_000
 UNTIL_HEALED_S = 60.0
@@ -59,9 +59,9 @@ async def test_a_topic_paused_in_the_middle_of_an_upload_goes_on_where_it_was(
         now_ms = broker.clock.now_ms()
         fill(partition, 3, at_ms=now_ms)
         await eventually(lambda: partition.cold_end_offset == 2)
-        faults.inject(FaultKind.DELAY, method="PUT", path_contains="/segments/", seconds=UNTIL_HEALED_S)
+        faults.inject(S3FaultKind.DELAY, method="PUT", path_contains="/segments/", seconds=UNTIL_HEALED_S)
         fill(partition, 3, at_ms=now_ms)
-        await eventually(lambda: any(seen.fault is FaultKind.DELAY for seen in faults.seen))
+        await eventually(lambda: any(seen.fault is S3FaultKind.DELAY for seen in faults.seen))
         await alter(broker, "orders", **off)
         faults.heal()
         # What was on its way arrives; the rest stays, and the pause is this topic's alone.

@@ -10,8 +10,8 @@ from tiered.cold.object_store import S3Address
 from tiered.cold.s3.store import S3Store
 from tiered.errors import StoreUnavailable
 from tiered.formats.segment_check import FaultKind
-from tiered.testing.faulty_s3 import FaultKind as S3Fault
 from tiered.testing.faulty_s3 import FaultyS3
+from tiered.testing.faulty_s3 import S3FaultKind as S3Fault
 
 PASSING = (
     S3Fault.SERVER_ERROR,

@@ -20,7 +20,7 @@ from tiered.formats import record_batch
 from tiered.meta import segments
 from tiered.meta.segments import SegmentRow
 from tiered.runtime import SystemClock
-from tiered.testing.faulty_s3 import FaultKind, FaultyS3
+from tiered.testing.faulty_s3 import FaultyS3, S3FaultKind
 
 WAIT_S = 60.0
 NEVER_MS = 10**9
@@ -87,7 +87,7 @@ async def eventually(claim: Callable[[], bool]) -> None:
 
 def uploaded(faults: FaultyS3) -> list[Uploaded]:
     """(topic, partition, base offset) of every segment that reached the store, in that order."""
-    arrived = [seen for seen in faults.seen if seen.method == "PUT" and seen.fault in (None, FaultKind.DELAY)]
+    arrived = [seen for seen in faults.seen if seen.method == "PUT" and seen.fault in (None, S3FaultKind.DELAY)]
     found = [SEGMENT_KEY.search(seen.path) for seen in arrived]
     return [(each["topic"], int(each["partition"]), int(each["base"])) for each in found if each is not None]
 

@@ -17,7 +17,7 @@ from tests.components.tiers import KAFKA_STORAGE_ERROR, NONE, Written, create, e
 from tests.fault_s3.moto_server import aws_environment, moto_s3, store_url
 from tests.fault_s3.tiering_broker import uploaded
 from tiered.formats.record_batch import read_header
-from tiered.testing.faulty_s3 import FaultKind, FaultyS3, faulty_s3
+from tiered.testing.faulty_s3 import FaultyS3, S3FaultKind, faulty_s3
 
 OUT_OF_ORDER_SEQUENCE_NUMBER = 45
 DISK_BYTES = 32 << 20
@@ -198,7 +198,7 @@ def test_disk_that_filled_while_s3_was_away_empties_itself_afterwards(
     assert create(broker, "orders") == NONE
     old = fill(broker, "orders", 600)
     broker.wait_cold("orders", end_offset=500, only=True)
-    faults.misbehave(seed=1, probability=1.0, kinds=(FaultKind.SERVER_ERROR,))
+    faults.misbehave(seed=1, probability=1.0, kinds=(S3FaultKind.SERVER_ERROR,))
     written, code = fill_until_refused(broker, "orders")
     assert code == KAFKA_STORAGE_ERROR
     start = broker.segments("orders")["local_log_start_offset"]

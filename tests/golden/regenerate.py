@@ -28,7 +28,7 @@ from tiered.formats.offset_index import OffsetIndex
 from tiered.formats.pin_entries import PinEntry, PinnedOffsets
 from tiered.formats.producer_snapshot import ProducerBatch, ProducerEntry, encode_producers
 from tiered.formats.record_batch import Compression, Record, encode_batch
-from tiered.formats.segment_object import AbortedTransaction, ChunkTable, ChunkTableBuilder, build_tail
+from tiered.formats.segment_object import AbortedIndexEntry, ChunkTable, ChunkTableBuilder, build_tail
 from tiered.formats.time_index import TimeIndex
 
 FOLDER = Path(__file__).resolve().parent
@@ -39,7 +39,7 @@ BASE_OFFSET = 5_000_000_000
 NOON_MS = 1_700_000_000_000
 LEADER_EPOCHS = ((0, 0), (7, BASE_OFFSET), (9, BASE_OFFSET + 8))
 ABORTED = (
-    AbortedTransaction(
+    AbortedIndexEntry(
         producer_id=4711, first_offset=BASE_OFFSET + 4, last_offset=BASE_OFFSET + 7, last_stable_offset=BASE_OFFSET + 8
     ),
 )

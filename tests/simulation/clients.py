@@ -201,7 +201,7 @@ class Consumer(Client):
                 self.world.counts["cold reads"] += 1
             case read_plan.CaughtUp():
                 return
-            case read_plan.OutOfRange():
+            case read_plan.OutsideLog():
                 # A follower that is behind, or a leader that does not know yet; never what retention took.
                 if offset < partition.log_start_offset:
                     self.world.violate(f"R6: {partition.name}: offset {offset} is gone, nothing deletes here")

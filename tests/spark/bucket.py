@@ -16,7 +16,7 @@ from tiered.formats.checkpoint import (
 )
 from tiered.formats.object_key import cluster_checkpoint_key, partition_checkpoint_key, segment_key
 from tiered.formats.record_batch import Compression, Record, encode_batch
-from tiered.formats.segment_object import NO_ROOT, AbortedTransaction, ChunkTableBuilder, build_tail
+from tiered.formats.segment_object import NO_ROOT, AbortedIndexEntry, ChunkTableBuilder, build_tail
 
 CLUSTER_ID = "test-cluster"
 
@@ -51,7 +51,7 @@ class Bucket:
         partition: int,
         batches: Sequence[bytes],
         *,
-        aborted: Sequence[AbortedTransaction] = (),
+        aborted: Sequence[AbortedIndexEntry] = (),
         keep_bytes: int | None = None,
     ) -> CommittedSegment:
         """Stores one object of these batches and remembers its row; `keep_bytes` stores a damaged, shorter one."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from tests.spark.bucket import Bucket
 from tiered.formats.record_batch import Compression, Record, encode_batch
-from tiered.formats.segment_object import AbortedTransaction
+from tiered.formats.segment_object import AbortedIndexEntry
 
 FIRST_MS = 1_600_000_000_000
 _DAY_MS = 86_400_000
@@ -58,7 +58,7 @@ def write_random_segments(bucket: Bucket, random_: random.Random, topic: str, pa
     log = WrittenLog()
     for _ in range(random_.randrange(1, 5)):
         batches: list[bytes] = []
-        aborted: list[AbortedTransaction] = []
+        aborted: list[AbortedIndexEntry] = []
         for _ in range(random_.randrange(1, 6)):
             if random_.random() < 0.4:
                 _transaction(random_, log, batches, aborted)
@@ -79,7 +79,7 @@ def _plain(random_: random.Random, log: WrittenLog, batches: list[bytes]) -> Non
 
 
 def _transaction(
-    random_: random.Random, log: WrittenLog, batches: list[bytes], aborted: list[AbortedTransaction]
+    random_: random.Random, log: WrittenLog, batches: list[bytes], aborted: list[AbortedIndexEntry]
 ) -> None:
     producer, is_aborted, first = random_.randrange(1, 4), random_.random() < 0.5, log.end_offset
     for number in range(random_.randrange(1, 4)):
@@ -117,7 +117,7 @@ def _transaction(
     )
     if is_aborted:
         aborted.append(
-            AbortedTransaction(
+            AbortedIndexEntry(
                 producer_id=producer,
                 first_offset=first,
                 last_offset=log.end_offset,

@@ -13,7 +13,7 @@ from pyspark.sql import functions as f
 from tests.spark.bucket import Bucket, batches_of, expected, records
 from tests.spark.frames import rows
 from tiered.formats.record_batch import Compression, encode_batch
-from tiered.formats.segment_object import AbortedTransaction
+from tiered.formats.segment_object import AbortedIndexEntry
 
 pytestmark = pytest.mark.spark
 
@@ -236,7 +236,7 @@ def test_aborted_transactions_are_left_out_when_only_committed_is_read(spark: Sp
             control=control,
         )
 
-    aborted = AbortedTransaction(producer_id=9, first_offset=5, last_offset=10, last_stable_offset=11)
+    aborted = AbortedIndexEntry(producer_id=9, first_offset=5, last_offset=10, last_stable_offset=11)
     batches = [
         *batches_of(records(0, 5)),
         transactional(5),

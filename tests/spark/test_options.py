@@ -7,11 +7,11 @@ from pyspark_tiered.client_options import ClientOptions
 from pyspark_tiered.columns import columns_of, ddl
 from pyspark_tiered.options import (
     Assign,
+    AtEarliest,
+    AtLatest,
     AtOffsets,
     AtTimestamps,
-    Earliest,
     Isolation,
-    Latest,
     Subscribe,
     SubscribePattern,
     parse_options,
@@ -31,13 +31,13 @@ def test_a_store_and_a_topic_are_enough() -> None:
     options = parse_options(STORE, streaming=False)
     assert options.store == "s3://logs/prod"
     assert options.selection == Subscribe(topics=("orders",))
-    assert (options.starting, options.ending) == (Earliest(), Latest())
+    assert (options.starting, options.ending) == (AtEarliest(), AtLatest())
     assert options.fail_on_data_loss
     assert not options.include_headers
 
 
 def test_a_stream_begins_at_the_latest_offsets_as_spark_does() -> None:
-    assert parse_options(STORE, streaming=True).starting == Latest()
+    assert parse_options(STORE, streaming=True).starting == AtLatest()
 
 
 def test_names_are_case_insensitive() -> None:

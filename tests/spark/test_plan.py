@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_tiered.plan import (
-    Bounds,
     ColdSplit,
+    FilterBounds,
     OffsetRange,
     PartitionView,
     SplitSizes,
@@ -202,14 +202,14 @@ def test_bounds_prune_partitions_offsets_and_segments() -> None:
     ranges = [
         OffsetRange(view=view(partition=number, cold_end=100), start_offset=0, end_offset=100) for number in range(3)
     ]
-    left = bounded(ranges, Bounds(partitions=frozenset({1}), first_offset=10, last_offset=19))
+    left = bounded(ranges, FilterBounds(partitions=frozenset({1}), first_offset=10, last_offset=19))
     assert [(each.view.partition, each.start_offset, each.end_offset) for each in left] == [(1, 10, 20)]
-    assert bounded(ranges, Bounds(topics=frozenset({"other"}))) == []
-    assert bounded(ranges, Bounds(first_offset=100)) == []
+    assert bounded(ranges, FilterBounds(topics=frozenset({"other"}))) == []
+    assert bounded(ranges, FilterBounds(first_offset=100)) == []
     old, new = segment(0, 50, log_bytes=100, max_timestamp_ms=5), segment(50, 100, log_bytes=100, max_timestamp_ms=50)
-    found = splits([(ranges[0], [old, new])], [], SplitSizes(split_bytes=MIB), Bounds(first_timestamp_ms=6))
+    found = splits([(ranges[0], [old, new])], [], SplitSizes(split_bytes=MIB), FilterBounds(first_timestamp_ms=6))
     assert [piece.segment.object_key for one in found if isinstance(one, ColdSplit) for piece in one.pieces] == [
         "segments/50"
     ]
     # The smallest timestamp of a segment is no proven bound: nothing is left out for being too new.
-    assert splits([(ranges[0], [new])], [], SplitSizes(split_bytes=MIB), Bounds(last_timestamp_ms=-5))
+    assert splits([(ranges[0], [new])], [], SplitSizes(split_bytes=MIB), FilterBounds(last_timestamp_ms=-5))

@@ -85,13 +85,13 @@ def test_pieces_keep_the_rows_and_take_as_long_as_the_throttle_says() -> None:
     )
     clock = SystemClock()
     started_ms = clock.monotonic_ms()
-    pieces = list(job.paced([batch, batch], job.Throttle(records_per_second=1000)))
+    pieces = list(job.paced([batch, batch], job.RateLimit(records_per_second=1000)))
     # The last piece is given when its turn has come, not when it would be over.
     assert clock.monotonic_ms() - started_ms >= 400
     assert sum(piece.num_rows for piece, _ in pieces) == 600
     assert sum(size_bytes for _, size_bytes in pieces) == 6000
     assert pa.Table.from_batches([piece for piece, _ in pieces]).equals(pa.Table.from_batches([batch, batch]))
-    by_bytes = job.Throttle(bytes_per_second=1000).share(4)
+    by_bytes = job.RateLimit(bytes_per_second=1000).share(4)
     assert by_bytes.seconds(records=1, size_bytes=500) == 2.0
 
 

@@ -10,7 +10,7 @@ from jobs import verify as job
 from tests.unit.cold.verified_store import VerifiedStore, make_store
 from tiered.cli import main
 from tiered.cold.verify.scope import find_scope
-from tiered.formats.segment_check import Place
+from tiered.formats.segment_check import ExpectedSegment
 
 pytestmark = pytest.mark.spark
 
@@ -73,7 +73,9 @@ def test_what_cannot_be_meant_is_told_before_spark_does_anything(
 def test_tasks_are_neighbours_and_keep_every_core_busy(store: VerifiedStore) -> None:
     scope = find_scope(store.store, None)
     places = [
-        Place(cluster_ids=frozenset(), topic="orders", topic_id=scope.partitions[0].topic_id, partition=3, segment=row)
+        ExpectedSegment(
+            cluster_ids=frozenset(), topic="orders", topic_id=scope.partitions[0].topic_id, partition=3, segment=row
+        )
         for row in store.rows * 4
     ]
     for cores, tasks_at_least in ((1, 4), (2, 8), (100, 24)):

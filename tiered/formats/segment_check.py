@@ -69,7 +69,7 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class ExpectedSegment:
     """A committed segment, and whose it is: what its object must say about itself. `cluster_ids` are those of the
     clusters that may have written it; where none is given, any may."""
 
@@ -169,7 +169,7 @@ def tail_bytes(segment: CommittedSegment) -> int:
     return length
 
 
-def accepted_tail(place: Place, data: Buffer) -> SegmentTail:
+def accepted_tail(place: ExpectedSegment, data: Buffer) -> SegmentTail:
     """The tail in the object's last `tail_bytes`, of the very segment that was committed. Raises CorruptObject.
 
     The committed root proves the hashes of the chunks in their order. Which offsets they hold, the table says, and
@@ -183,7 +183,7 @@ def accepted_tail(place: Place, data: Buffer) -> SegmentTail:
     return found
 
 
-def check_tail(place: Place, data: Buffer) -> SegmentTail | Fault:
+def check_tail(place: ExpectedSegment, data: Buffer) -> SegmentTail | Fault:
     """The tail, or why it is not that of the committed segment. Offsets that its table leaves out are for
     `check_table` to tell."""
     try:
@@ -195,7 +195,7 @@ def check_tail(place: Place, data: Buffer) -> SegmentTail | Fault:
     return check_footer(place, tail.footer) or tail
 
 
-def check_footer(place: Place, footer: SegmentFooter) -> Fault | None:
+def check_footer(place: ExpectedSegment, footer: SegmentFooter) -> Fault | None:
     """None when this is the segment that was committed, by one of the clusters that may have done it."""
     segment = place.segment
     identity = (place.topic_id, place.partition, segment.base_offset, segment.end_offset, segment.root_sha256)

@@ -81,7 +81,7 @@ __all__ = [
     "NO_ROOT",
     "TAIL_GUESS_BYTES",
     "TRAILER_BYTES",
-    "AbortedTransaction",
+    "AbortedIndexEntry",
     "ChunkRow",
     "ChunkTable",
     "ChunkTableBuilder",
@@ -109,7 +109,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AbortedTransaction(AbortedRange):
+class AbortedIndexEntry(AbortedRange):
     """A transaction that ended here without a commit, as in Kafka's transaction index."""
 
     last_stable_offset: int
@@ -122,7 +122,7 @@ class SegmentTail:
     footer: SegmentFooter
     chunks: tuple[ChunkRow, ...]
     leader_epochs: tuple[tuple[int, int], ...]
-    aborted: tuple[AbortedTransaction, ...]
+    aborted: tuple[AbortedIndexEntry, ...]
     producer_snapshot: bytes
 
 
@@ -134,7 +134,7 @@ def build_tail(
     topic: str,
     partition: int,
     leader_epochs: Sequence[tuple[int, int]],
-    aborted: Sequence[AbortedTransaction],
+    aborted: Sequence[AbortedIndexEntry],
     producer_snapshot: bytes,
     previous_root_sha256: bytes,
 ) -> bytes:
@@ -208,7 +208,7 @@ def read_tail(tail: Buffer, object_bytes: int) -> SegmentTail:
         chunks=chunks,
         leader_epochs=footer.leader_epochs,
         aborted=tuple(
-            AbortedTransaction(
+            AbortedIndexEntry(
                 producer_id=producer_id,
                 first_offset=first_offset,
                 last_offset=last_offset,

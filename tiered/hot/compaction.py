@@ -23,7 +23,7 @@ from tiered.hot.file_system import TEMPORARY_SUFFIX, FileSystem, OpenFile, write
 from tiered.hot.log import Log
 from tiered.hot.segment import LOG_SUFFIX, BatchTail, LogSegment
 from tiered.rules.segments import batch_compaction, compaction
-from tiered.rules.segments.compaction import NOT_FOUND, Compacted, Due, Fate
+from tiered.rules.segments.compaction import NOT_FOUND, BatchFate, Compacted, Due
 from tiered.runtime import crash_point
 
 CLEANED_SUFFIX: Final = ".cleaned" + TEMPORARY_SUFFIX
@@ -179,7 +179,7 @@ class CompactionPass:
             delete_horizon_ms=horizon_ms if header.delete_horizon_ms is None else None,
         )
         self.report.removed_records += header.record_count - cleaned.kept_records
-        if cleaned.fate is Fate.GO:
+        if cleaned.fate is BatchFate.GO:
             rewriter.drop(header, None)
         elif cleaned.batch is not None:
             rewriter.change(cleaned.batch)

@@ -20,7 +20,7 @@ from tiered.meta.security_tables import broker_listener
 from tiered.meta.tables import broker
 from tiered.rules.replication import elections
 from tiered.rules.replication.number_claim import Claim, Holder
-from tiered.rules.replication.placement import Place, place_of
+from tiered.rules.replication.placement import BrokerPlace, place_of
 from tiered.rules.replication.replica_set import ReplicaSet, Standings
 
 HTTP_DOOR, HTTPS = "http", "HTTPS"
@@ -66,7 +66,7 @@ class BrokerRow:
         return any(each.name == HTTP_DOOR and each.protocol == HTTPS for each in self.listeners)
 
     @property
-    def place(self) -> Place:
+    def place(self) -> BrokerPlace:
         return place_of(self.broker_id, rack=self.rack, host=self.host)
 
     def address(self, listener: str) -> tuple[str, int] | None:
@@ -77,7 +77,7 @@ class BrokerRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Registration:
+class RegistrationResult:
     """What a registration gave: the epoch of this process, and whether it goes on where the one before ended.
 
     `changed` are the partitions that it changed, as they are now; `change_number` is its number in the feed.
@@ -104,7 +104,7 @@ def register(
     incarnation_id: UUID | None = None,
     listeners: Sequence[ListenerRow] = (),
     claim: Claim | None = None,
-) -> Registration:
+) -> RegistrationResult:
     """The new registration: its epoch is larger than every earlier one of any broker.
 
     It replaces whom `claim` says that it may, and raises `LostRace` where another process has the number. Without a
@@ -153,7 +153,7 @@ def register(
     changed = change_known(
         conn, decide, partitions.load_all(conn), replica_sets.load_standings(conn), change_number=number
     )
-    return Registration(
+    return RegistrationResult(
         broker_epoch=number,
         previous_epoch=previous_epoch,
         was_clean=was_clean,

@@ -14,7 +14,7 @@ from tiered.meta.tables import consumer_group, group_offset, partition_position
 MAX_TOPICS_TO_FILTER = 100
 
 
-class CommittedOffset(NamedTuple):
+class CommittedOffsetRow(NamedTuple):
     """One row. A NamedTuple, because there may be many of them every few seconds."""
 
     group_id: str
@@ -31,7 +31,7 @@ def count(conn: Connection) -> int:
     return conn.execute(select(func.count()).select_from(consumer_group)).scalar_one()
 
 
-def load_all(conn: Connection, *, limit: int) -> tuple[CommittedOffset, ...]:
+def load_all(conn: Connection, *, limit: int) -> tuple[CommittedOffsetRow, ...]:
     """Up to `limit` committed offsets, by group; not those below 0, which are no positions."""
     columns, positions = group_offset.c, partition_position.c
     statement = (
@@ -50,7 +50,7 @@ def load_all(conn: Connection, *, limit: int) -> tuple[CommittedOffset, ...]:
         .order_by(columns.group_id, columns.topic_id, columns.partition)
         .limit(limit)
     )
-    return tuple(CommittedOffset(*row) for row in conn.execute(statement))
+    return tuple(CommittedOffsetRow(*row) for row in conn.execute(statement))
 
 
 def high_watermarks(conn: Connection, topic_ids: Collection[UUID]) -> Mapping[tuple[UUID, int], int]:

@@ -63,7 +63,7 @@ class GroupCommit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Coordinator:
+class WritingCoordinator:
     """Who writes: a registration, the epochs of the slots it holds, and the number of this write among its own."""
 
     broker_id: int
@@ -73,13 +73,15 @@ class Coordinator:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
+class WriteOutcome:
     """What became of a batch, once its transaction is committed: an error for each commit that was refused."""
 
     refused: Mapping[int, TieredError]
 
 
-def write(conn: Connection, commits: Sequence[GroupCommit], changed: Sequence[GroupRow], by: Coordinator) -> Written:
+def write(
+    conn: Connection, commits: Sequence[GroupCommit], changed: Sequence[GroupRow], by: WritingCoordinator
+) -> WriteOutcome:
     """Writes the commits and the groups that changed. Commits are judged by the generations before that.
 
     A commit is refused with `NotCoordinator` (another broker took the slot), `CoordinatorNotAvailable` (this
@@ -106,10 +108,10 @@ def write(conn: Connection, commits: Sequence[GroupCommit], changed: Sequence[Gr
     # Groups before offsets, and each in one order: no two writers ever wait for each other.
     groups.put(conn, ours, epochs=by.slot_epochs, commit_number=by.commit_number, unless_known=list(unknown.values()))
     _upsert(conn, list(rows.values()))
-    return Written(refused=refused)
+    return WriteOutcome(refused=refused)
 
 
-def require_slots(conn: Connection, slots: Iterable[int], by: Coordinator) -> None:
+def require_slots(conn: Connection, slots: Iterable[int], by: WritingCoordinator) -> None:
     """Holds the slots alone until the transaction ends: no older write of theirs is under way any more.
 
     Raises `NotCoordinator` or `CoordinatorNotAvailable` as `write`.
@@ -224,7 +226,7 @@ def _upsert(conn: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
         raise NotCoordinator(f"{len(rows) - changed} of {len(rows)} offsets were committed by a newer coordinator")
 
 
-def _lost(row: coordinator_slots.SlotRow | None, slot: int, by: Coordinator) -> TieredError | None:
+def _lost(row: coordinator_slots.SlotRow | None, slot: int, by: WritingCoordinator) -> TieredError | None:
     if slot not in by.slot_epochs or row is None or not row.is_held_by(by.broker_id, by.broker_epoch):
         return NotCoordinator(f"slot {slot} belongs to another broker: find the group's coordinator again")
     if row.slot_epoch != by.slot_epochs[slot]:
@@ -252,7 +254,7 @@ def _group_without_members(commit: GroupCommit) -> GroupRow:
     )
 
 
-def _values(commit: GroupCommit, entry: OffsetEntry, by: Coordinator) -> dict[str, Any]:
+def _values(commit: GroupCommit, entry: OffsetEntry, by: WritingCoordinator) -> dict[str, Any]:
     return {
         "group_id": commit.group_id,
         "topic_id": entry.topic_id,

@@ -73,7 +73,7 @@ class PinRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldRange:
-    """A range as retention must know it. `expires_in_ms` counts from `Held.at_ms`; None is never."""
+    """A range as retention must know it. `expires_in_ms` counts from `HeldRanges.at_ms`; None is never."""
 
     label: str
     start_offset: int
@@ -82,7 +82,7 @@ class HeldRange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class HeldRanges:
     """All that is held of some topics at `at_ms` of the database's clock, by topic id and partition."""
 
     at_ms: int
@@ -205,7 +205,7 @@ def list_ids(conn: Connection) -> frozenset[UUID]:
     return frozenset(conn.execute(select(pin.c.pin_id).where(_is_live(conn))).scalars())
 
 
-def held(conn: Connection, topic_ids: Collection[UUID]) -> Held:
+def held(conn: Connection, topic_ids: Collection[UUID]) -> HeldRanges:
     """What pins and snapshots hold of these topics now; of all topics where they are too many to be named."""
     found: dict[tuple[UUID, int], list[HeldRange]] = {}
     at_ms = database_now_ms(conn)
@@ -225,7 +225,7 @@ def held(conn: Connection, topic_ids: Collection[UUID]) -> Held:
                 expires_in_ms=None if row.expires_at_ms is None else row.expires_at_ms - at_ms,
             )
         )
-    return Held(at_ms=at_ms, ranges=found)
+    return HeldRanges(at_ms=at_ms, ranges=found)
 
 
 def label_of(name: str | None, owner: str, pin_id: UUID) -> str:

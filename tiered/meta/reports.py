@@ -15,7 +15,7 @@ from tiered.meta.upserts import insert_for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LocalSegment:
+class LocalSegmentRow:
     """One segment on a broker's disk; `closed` once it was rolled. Timestamps are None while unknown."""
 
     topic_id: UUID
@@ -43,7 +43,7 @@ def replace_local_segments(
     *,
     broker_id: int,
     of_partitions: Sequence[tuple[UUID, int]] | None,
-    segments: Sequence[LocalSegment],
+    segments: Sequence[LocalSegmentRow],
     now_ms: int,
 ) -> None:
     """Makes `segments` all that the broker holds of those partitions; of every partition when that is None.

@@ -53,7 +53,7 @@ Report = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class TargetDatabase:
     """What a database holds. `cluster_id` is None while it describes no cluster; `holds` says in words what keeps it
     from being empty."""
 
@@ -62,10 +62,10 @@ class Target:
     holds: str | None
 
 
-EMPTY = Target(cluster_id=None, brokers=0, holds=None)
+EMPTY = TargetDatabase(cluster_id=None, brokers=0, holds=None)
 
 
-def look_at(url: str) -> Target:
+def look_at(url: str) -> TargetDatabase:
     """What the database of this URL holds. A SQLite file that does not exist is not made for that.
 
     Raises InvalidConfig, MetadataUnavailable.
@@ -82,20 +82,20 @@ def look_at(url: str) -> Target:
         database.close_sync()
 
 
-def look(conn: Connection) -> Target:
+def look(conn: Connection) -> TargetDatabase:
     """What there is, in a database that need not have our tables."""
     tables = set(inspect(conn).get_table_names())
     if "alembic_version" not in tables or cluster.name not in tables:
         # Ours are always made together with their revision: whatever is here is somebody else's.
         holds = f"tables that are none of ours, such as {min(tables)}" if tables else None
-        return Target(cluster_id=None, brokers=0, holds=holds)
+        return TargetDatabase(cluster_id=None, brokers=0, holds=holds)
     row = conn.execute(select(cluster.c.cluster_id)).one_or_none()
     if row is not None:
         brokers = conn.execute(select(func.count()).select_from(broker)).scalar_one()
-        return Target(cluster_id=row.cluster_id, brokers=brokers, holds=f"cluster {row.cluster_id}")
+        return TargetDatabase(cluster_id=row.cluster_id, brokers=brokers, holds=f"cluster {row.cluster_id}")
     for table in (topic, consumer_group, segment):
         if table.name in tables and conn.execute(select(*table.primary_key.columns).limit(1)).first() is not None:
-            return Target(cluster_id=None, brokers=0, holds=f"rows of {table.name}")
+            return TargetDatabase(cluster_id=None, brokers=0, holds=f"rows of {table.name}")
     return EMPTY
 
 

@@ -11,7 +11,7 @@ from tiered.errors import TieredError
 from tiered.peer.answers import require_success
 from tiered.peer.cluster import Cluster
 from tiered.peer.topology import TopicPartition, numbers_by_topic
-from tiered.rules.replication.placement import Place, place_of
+from tiered.rules.replication.placement import BrokerPlace, place_of
 from tiered.wire.error_codes import reason
 
 DESCRIBE_LOG_DIRS, ELECT_LEADERS = 35, 43
@@ -33,7 +33,7 @@ class DescribedBroker:
     is_fenced: bool
 
     @property
-    def place(self) -> Place:
+    def place(self) -> BrokerPlace:
         return place_of(self.broker_id, rack=self.rack, host=self.host)
 
 

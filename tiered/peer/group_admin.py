@@ -33,7 +33,7 @@ class ListedGroup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupMember:
+class DescribedMember:
     """A member; `assignment` is empty where its protocol is not known here."""
 
     member_id: str
@@ -52,7 +52,7 @@ class DescribedGroup:
     state: str
     protocol_type: str
     assignor: str
-    members: tuple[GroupMember, ...]
+    members: tuple[DescribedMember, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,8 +146,8 @@ async def _describe_classic(coordinator: Coordinator) -> DescribedGroup:
     )
 
 
-def _member(told: Any, instance_id: str | None, assignment: Mapping[str, Sequence[int]]) -> GroupMember:
-    return GroupMember(
+def _member(told: Any, instance_id: str | None, assignment: Mapping[str, Sequence[int]]) -> DescribedMember:
+    return DescribedMember(
         member_id=told.member_id,
         instance_id=instance_id,
         client_id=told.client_id,

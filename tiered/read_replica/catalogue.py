@@ -31,11 +31,11 @@ from tiered.errors import (
 )
 from tiered.file_slice import FileSlice
 from tiered.formats.checkpoint import CommittedSegment, TopicEntry
-from tiered.formats.segment_check import Place
+from tiered.formats.segment_check import ExpectedSegment
 from tiered.ids import TopicId, TopicPartition, is_legal_topic_name
 from tiered.metrics import TrafficState
 from tiered.rules.partition import read_plan
-from tiered.rules.partition.partition_state import Offsets
+from tiered.rules.partition.partition_state import PartitionOffsets
 from tiered.rules.segments.cold_partition import ColdPartition
 from tiered.runtime import BlockingPool, Clock, QuietFailures, Worker, every
 
@@ -92,9 +92,9 @@ class BucketPartition:
         return self.cold.cold_end_offset
 
     @property
-    def offsets(self) -> Offsets:
+    def offsets(self) -> PartitionOffsets:
         end = self.cold.cold_end_offset
-        return Offsets(
+        return PartitionOffsets(
             log_start_offset=self.cold.log_start_offset,
             local_log_start_offset=end,
             cold_end_offset=end,
@@ -118,7 +118,7 @@ class BucketPartition:
     def read_hot(self, offset: int, *_: object, **__: object) -> FileSlice | None:
         raise AssertionError(f"{self.name}: nothing is hot, and {offset} is asked for")
 
-    def outside(self, plan: read_plan.OutOfRange) -> TieredError:
+    def outside(self, plan: read_plan.OutsideLog) -> TieredError:
         """Above the end it is OffsetNotAvailable: brokers may have what is not in the bucket yet, and nobody is sent
         back to the beginning for it."""
         if plan.offset > plan.log_end_offset:
@@ -135,7 +135,7 @@ class BucketPartition:
         cold = self.cold
         return cold.segment_at(offset) if cold.log_start_offset <= offset < cold.cold_end_offset else None
 
-    def place_of(self, segment: CommittedSegment) -> Place:
+    def place_of(self, segment: CommittedSegment) -> ExpectedSegment:
         return self.cold.place_of(segment)
 
 

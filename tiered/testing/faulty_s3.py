@@ -21,7 +21,7 @@ from urllib.parse import unquote, urlsplit
 from tiered.runtime import SystemClock
 
 
-class FaultKind(Enum):
+class S3FaultKind(Enum):
     SERVER_ERROR = "answers 500 InternalError; the request does not arrive"
     SLOW_DOWN = "answers 503 SlowDown; the request does not arrive"
     BAD_DIGEST = "answers 400 BadDigest, as if the body had been damaged on its way; the request does not arrive"
@@ -38,13 +38,13 @@ class FaultKind(Enum):
     FLIP = "flips one bit in the middle of the body"
 
 
-_BY_STATUS = {500: FaultKind.SERVER_ERROR, 503: FaultKind.SLOW_DOWN, 403: FaultKind.ACCESS_DENIED}
+_BY_STATUS = {500: S3FaultKind.SERVER_ERROR, 503: S3FaultKind.SLOW_DOWN, 403: S3FaultKind.ACCESS_DENIED}
 _ERRORS = {
-    FaultKind.SERVER_ERROR: (500, "InternalError"),
-    FaultKind.SLOW_DOWN: (503, "SlowDown"),
-    FaultKind.BAD_DIGEST: (400, "BadDigest"),
-    FaultKind.ACCESS_DENIED: (403, "AccessDenied"),
-    FaultKind.ERROR_IN_200: (200, "InternalError"),
+    S3FaultKind.SERVER_ERROR: (500, "InternalError"),
+    S3FaultKind.SLOW_DOWN: (503, "SlowDown"),
+    S3FaultKind.BAD_DIGEST: (400, "BadDigest"),
+    S3FaultKind.ACCESS_DENIED: (403, "AccessDenied"),
+    S3FaultKind.ERROR_IN_200: (200, "InternalError"),
 }
 
 
@@ -57,12 +57,12 @@ class SeenRequest:
     query: str
     headers: dict[str, str]
     body_bytes: int
-    fault: FaultKind | None
+    fault: S3FaultKind | None
 
 
 @dataclass(kw_only=True)
 class _Rule:
-    kind: FaultKind
+    kind: S3FaultKind
     method: str | None
     path_contains: str
     query_contains: str
@@ -80,7 +80,7 @@ class FaultyS3:
     url: str = ""
     seen: list[SeenRequest] = field(default_factory=list)
     _rules: list[_Rule] = field(default_factory=list)
-    _by_chance: Callable[[], FaultKind | None] = lambda: None
+    _by_chance: Callable[[], S3FaultKind | None] = lambda: None
     _chance_seconds: float = 0.0
     ignored_headers: set[str] = field(default_factory=set)
     refused_headers: set[str] = field(default_factory=set)
@@ -118,12 +118,12 @@ class FaultyS3:
     ) -> None:
         """Requests are carried out only after `ms` milliseconds; the other arguments are those of `fail`."""
         self.inject(
-            FaultKind.DELAY, method=method, path_contains=path_contains, times=count, for_s=for_s, seconds=ms / 1000.0
+            S3FaultKind.DELAY, method=method, path_contains=path_contains, times=count, for_s=for_s, seconds=ms / 1000.0
         )
 
     def inject(
         self,
-        kind: FaultKind,
+        kind: S3FaultKind,
         *,
         method: str | None = None,
         path_contains: str = "",
@@ -152,7 +152,7 @@ class FaultyS3:
                 )
             )
 
-    def misbehave(self, *, seed: int, probability: float, kinds: tuple[FaultKind, ...], seconds: float = 0.0) -> None:
+    def misbehave(self, *, seed: int, probability: float, kinds: tuple[S3FaultKind, ...], seconds: float = 0.0) -> None:
         """From now on every request meets one of `kinds` with this probability, by a seeded generator."""
         chance = random.Random(seed)
         with self._lock:
@@ -185,7 +185,7 @@ class FaultyS3:
                 for seen in self.seen
             )
 
-    def _choose(self, method: str, path: str, query: str, ranged: bool) -> tuple[FaultKind | None, float]:
+    def _choose(self, method: str, path: str, query: str, ranged: bool) -> tuple[S3FaultKind | None, float]:
         for rule in self._rules:
             matches = rule.method in (None, method) and rule.path_contains in path and rule.query_contains in query
             if not matches or rule.times == 0:
@@ -199,11 +199,11 @@ class FaultyS3:
                 rule.times -= 1
             return rule.kind, rule.seconds
         kind = self._by_chance()
-        if not ranged and kind in (FaultKind.WHOLE, FaultKind.WRONG_RANGE, FaultKind.NO_CONTENT_RANGE):
+        if not ranged and kind in (S3FaultKind.WHOLE, S3FaultKind.WRONG_RANGE, S3FaultKind.NO_CONTENT_RANGE):
             kind = None
         return kind, self._chance_seconds
 
-    def arrived(self, method: str, target: str, headers: Message, body_bytes: int) -> tuple[FaultKind | None, float]:
+    def arrived(self, method: str, target: str, headers: Message, body_bytes: int) -> tuple[S3FaultKind | None, float]:
         split = urlsplit(target)
         path = unquote(split.path)
         with self._lock:
@@ -296,26 +296,26 @@ class _Handler(BaseHTTPRequestHandler):
         if any(name.lower() in self.faults.refused_headers for name in self.headers):
             self._error(501, "NotImplemented")
             return
-        if fault is FaultKind.RESET:
+        if fault is S3FaultKind.RESET:
             self._reset()
             return
-        if fault is FaultKind.DELAY:
+        if fault is S3FaultKind.DELAY:
             self.faults.healed.wait(seconds)
-        status, headers, data = self._forward(body, without_range=fault is FaultKind.WHOLE, fault=fault)
-        if fault is FaultKind.RESET_AFTER:
+        status, headers, data = self._forward(body, without_range=fault is S3FaultKind.WHOLE, fault=fault)
+        if fault is S3FaultKind.RESET_AFTER:
             self._reset()
             return
-        if fault is FaultKind.NO_CONTENT_RANGE:
+        if fault is S3FaultKind.NO_CONTENT_RANGE:
             headers = [(name, value) for name, value in headers if name.lower() != "content-range"]
-        if fault is FaultKind.FLIP and data:
+        if fault is S3FaultKind.FLIP and data:
             middle = len(data) // 2
             data = data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
-        if fault is FaultKind.TRUNCATE:
+        if fault is S3FaultKind.TRUNCATE:
             self._answer(status, headers, data[: len(data) // 2])
             self.wfile.flush()
             self.close_connection = True
             return
-        if fault is FaultKind.TRICKLE:
+        if fault is S3FaultKind.TRICKLE:
             self._trickle(status, headers, data, seconds)
             return
         self._answer(status, headers, data)
@@ -323,12 +323,12 @@ class _Handler(BaseHTTPRequestHandler):
     do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = _serve  # noqa: N815
 
     def _forward(
-        self, body: bytes, *, without_range: bool, fault: FaultKind | None
+        self, body: bytes, *, without_range: bool, fault: S3FaultKind | None
     ) -> tuple[int, list[tuple[str, str]], bytes]:
         connection = HTTPConnection(*self.upstream_address, timeout=60)
         dropped = self.faults.ignored_headers | ({"range"} if without_range else set())
         headers = {name: value for name, value in self.headers.items() if name.lower() not in dropped}
-        if fault is FaultKind.WRONG_RANGE and "Range" in headers:
+        if fault is S3FaultKind.WRONG_RANGE and "Range" in headers:
             first, last = headers["Range"].removeprefix("bytes=").split("-")
             headers["Range"] = f"bytes={int(first) + 1}-{last}"
         headers.pop("Expect", None)

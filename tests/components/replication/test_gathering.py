@@ -11,7 +11,7 @@ from tiered.ids import InSyncReplica
 from tiered.server.kafka.dispatch import Context, RawRequest
 from tiered.server.kafka.fetch import followers as follower_fetch
 from tiered.server.kafka.fetch.followers import GATHER_MS
-from tiered.server.kafka.transport.requests import Waiting
+from tiered.server.kafka.transport.requests import DelayedAnswer
 from tiered.wire.fetch import FetchPartition, FetchRequest, FetchTopic
 
 MAX_WAIT_MS = 400
@@ -52,7 +52,7 @@ async def test_what_comes_right_after_an_answer_goes_out_together_a_moment_later
         assert isinstance(follower.ask(0), list)
         await produce(made, "t", "b")
         waiting = follower.ask(1)
-        assert isinstance(waiting, Waiting)
+        assert isinstance(waiting, DelayedAnswer)
         assert waiting.patience_ms <= MAX_WAIT_MS
         calls: list[str] = []
         waiting.begin(lambda: calls.append("called"))
@@ -75,7 +75,7 @@ async def test_errors_and_much_to_send_go_out_at_once_and_nothing_to_send_waits_
         follower.connection.gathers_until_ms = float("inf")
         assert isinstance(follower.ask(0, epoch=99), list)
         parked = follower.ask(1)
-        assert isinstance(parked, Waiting)
+        assert isinstance(parked, DelayedAnswer)
         calls: list[str] = []
         parked.begin(lambda: calls.append("called"))
         await produce(made, "t", "b")

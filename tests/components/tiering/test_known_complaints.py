@@ -24,7 +24,7 @@ from tiered.formats.object_key import SEGMENTS_PREFIX
 from tiered.meta import segments
 from tiered.rules.pacing import upload_pace
 from tiered.runtime import SystemClock
-from tiered.testing.faulty_s3 import FaultKind, FaultyS3, faulty_s3
+from tiered.testing.faulty_s3 import FaultyS3, S3FaultKind, faulty_s3
 
 
 class HastyClock(SystemClock):
@@ -117,7 +117,7 @@ def test_cold_partitions_of_one_fetch_are_read_at_once(
     for number in range(4):
         fill(broker, "orders", 10, partition=number)
         broker.wait_cold("orders", number, end_offset=5, only=True)
-    faults.inject(FaultKind.DELAY, method="GET", path_contains=".seg", times=None, seconds=3_600.0)
+    faults.inject(S3FaultKind.DELAY, method="GET", path_contains=".seg", times=None, seconds=3_600.0)
     before = len(faults.seen)
     with ThreadPoolExecutor(1) as threads, RawConnection(broker, timeout_s=60) as connection:
         wanted = [("orders", number, 0, -1, 1 << 20) for number in range(4)]

@@ -25,7 +25,7 @@ from tests.components.tiers import (
 from tests.fault_s3.moto_server import BUCKET, aws_environment, moto_s3, store_url
 from tiered.cold.object_store import ObjectStore
 from tiered.cold.opening import open_store
-from tiered.testing.faulty_s3 import FaultKind, FaultyS3, faulty_s3
+from tiered.testing.faulty_s3 import FaultyS3, S3FaultKind, faulty_s3
 from tiered.wire import fetch as fetch_codec
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ SETTINGS = {
     # Cold as soon as it is committed.
     "log.local.retention.bytes": 1,
 }
-AWAY = (FaultKind.SLOW_DOWN, FaultKind.RESET, FaultKind.TRUNCATE, FaultKind.SERVER_ERROR)
+AWAY = (S3FaultKind.SLOW_DOWN, S3FaultKind.RESET, S3FaultKind.TRUNCATE, S3FaultKind.SERVER_ERROR)
 
 
 class Site:
@@ -197,7 +197,7 @@ def test_client_that_gives_up_leaves_the_download_to_the_next_one(site: Site) ->
     written = fill(broker, "orders", 15)
     broker.wait_cold("orders", end_offset=10, only=True)
     before = site.faults.count("GET", path_contains=".seg")
-    site.faults.inject(FaultKind.DELAY, method="GET", path_contains=".seg", times=2, seconds=1.0)
+    site.faults.inject(S3FaultKind.DELAY, method="GET", path_contains=".seg", times=2, seconds=1.0)
     connection = RawConnection(broker)
     asked = fetch_codec.FetchTopic("orders", None, [fetch_codec.FetchPartition(0, -1, 0, -1, -1, 1 << 20)])
     request = fetch_codec.FetchRequest(-1, -1, 500, 1, 1 << 20, 0, 0, -1, [asked])

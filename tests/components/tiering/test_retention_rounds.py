@@ -12,7 +12,7 @@ from tiered.broker.broker import Broker
 from tiered.broker.partitions.partition import Partition
 from tiered.config import BrokerSettings, ServeOptions
 from tiered.errors import PolicyViolation
-from tiered.rules.segments.retention import Why
+from tiered.rules.segments.retention import RetentionReason
 from tiered.runtime import SystemClock
 
 WAIT_S = 60.0
@@ -77,7 +77,7 @@ async def test_retention_goes_up_to_a_pin_and_waits_there(broker: Broker) -> Non
     with pytest.raises(PolicyViolation, match="snapshot kept"):
         await broker.admin.delete_records(partition, 3)
     await broker.pins.delete_snapshot("kept")
-    assert (await broker.retention.explain(partition)).decided.verdicts[0].why is Why.PINNED
+    assert (await broker.retention.explain(partition)).decided.verdicts[0].why is RetentionReason.PINNED
     # An administrator need not wait for a job.
     assert await broker.admin.delete_records(partition, 1) == 1
     await broker.retention.round()

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tiered.errors import InvalidReplicationFactor
-from tiered.rules.replication.placement import Place, assign, place_of
+from tiered.rules.replication.placement import BrokerPlace, assign, place_of
 
 racks = st.sampled_from([None, "a", "b", "c", "d"])
 brokers = st.lists(st.tuples(st.integers(0, 1000), racks), min_size=1, max_size=12, unique_by=lambda each: each[0])
@@ -99,7 +99,7 @@ def test_brokers_without_a_rack_share_one_with_those_of_their_host() -> None:
     places = [place_of(broker_id, rack=None, host="ab"[broker_id % 2]) for broker_id in range(8)]
     for first, second in assign(12, 2, places, start=0):
         assert first % 2 != second % 2
-    assert place_of(1, rack="zone", host="a") == Place(1, "zone")
+    assert place_of(1, rack="zone", host="a") == BrokerPlace(1, "zone")
 
 
 def test_processes_of_one_host_share_no_partition_while_there_is_another_host() -> None:

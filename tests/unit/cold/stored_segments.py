@@ -11,7 +11,7 @@ from tiered.cold.object_store import ObjectStore
 from tiered.formats import object_key, record_batch
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.formats.record_batch import Compression, Record
-from tiered.formats.segment_check import Place
+from tiered.formats.segment_check import ExpectedSegment
 
 TOPIC = "orders"
 TOPIC_ID = UUID("6f1d2c1e-0000-4000-8000-00000000cafe")
@@ -29,9 +29,9 @@ class StoredSegment:
     """By offset, from the base offset on."""
 
 
-def place_of(segment: CommittedSegment) -> Place:
+def place_of(segment: CommittedSegment) -> ExpectedSegment:
     """The segment as one of the partition that all of these belong to."""
-    return Place(topic=TOPIC, topic_id=TOPIC_ID, partition=PARTITION, segment=segment)
+    return ExpectedSegment(topic=TOPIC, topic_id=TOPIC_ID, partition=PARTITION, segment=segment)
 
 
 def batches(

@@ -8,14 +8,14 @@ from typing import Any
 
 from tiered.server.kafka.transport.connection import Connection
 from tiered.server.kafka.transport.outbox import Parts
-from tiered.server.kafka.transport.requests import Answer, Overlapping, Waiting
+from tiered.server.kafka.transport.requests import Answer, DelayedAnswer, Overlapping
 
 
 def framed(frame: bytes) -> Parts:
     return [struct.pack(">i", len(frame)) + frame]
 
 
-class Parked(Waiting):
+class Parked(DelayedAnswer):
     """Waits without a task: until it is let go and called, or its patience is over."""
 
     def __init__(self, frame: bytes, patience_ms: float) -> None:

@@ -30,7 +30,13 @@ from tiered.ids import TopicId
 from tiered.meta import brokers, cluster, coordinator_slots, partitions, security, segments, settings, topics
 from tiered.meta.brokers import HTTP_DOOR, HTTPS, BrokerRow, ListenerRow
 from tiered.meta.changes import ChangeSet
-from tiered.rules.replication.number_claim import MOST_INCARNATIONS, Claim, HolderWatchState, Waiting, with_attempt
+from tiered.rules.replication.number_claim import (
+    MOST_INCARNATIONS,
+    Claim,
+    HolderVerdict,
+    HolderWatchState,
+    with_attempt,
+)
 from tiered.rules.security.registration_proof import ID_BYTES, proving_id
 from tiered.runtime import new_uuid, secret_bytes
 
@@ -111,7 +117,7 @@ class Registration:
         reached_at = next((row.host for row in rows if row.name == among_brokers), advertised[0])
         new_cluster_id, now_ms = str(new_uuid()), self._context.clock.now_ms()
 
-        def register(conn: Connection, claim: Claim) -> tuple[str, brokers.Registration]:
+        def register(conn: Connection, claim: Claim) -> tuple[str, brokers.RegistrationResult]:
             cluster_id = cluster.ensure(conn, cluster_id=new_cluster_id, now_ms=now_ms).cluster_id
             # Refused before anything is changed: a registration would stop the broker that belongs here.
             self._context.data.require_own(cluster_id, self._context.broker_id)
@@ -161,8 +167,8 @@ class Registration:
         )
 
     async def _answered(
-        self, register: Callable[[Connection], tuple[str, brokers.Registration]]
-    ) -> tuple[str, brokers.Registration]:
+        self, register: Callable[[Connection], tuple[str, brokers.RegistrationResult]]
+    ) -> tuple[str, brokers.RegistrationResult]:
         for _ in range(ANSWER_TRIES):
             try:
                 return await self._context.database.run(register)
@@ -348,16 +354,16 @@ class NumberClaim:
     def _watched(self, own: Claim, row: BrokerRow) -> Claim | None:
         """A claim to the place of a silent holder; None while it is to be seen whether it lives."""
         match self._watch.look(row.holder, self._context.clock.monotonic_ms()):
-            case Waiting.HOLDER_IS_SILENT:
+            case HolderVerdict.HOLDER_IS_SILENT:
                 return Claim(incarnations=own.incarnations, marker_epoch=own.marker_epoch, silent=row.holder)
-            case Waiting.HOLDER_STAYS:
+            case HolderVerdict.HOLDER_STAYS:
                 raise InvalidConfig(
                     f"broker {row.broker_id} runs at {_whereabouts(row)}, with another data folder than "
                     f"{self._context.data.root}: no two processes may have one number. Start this one with a "
                     "--broker-id that is free; or, if it is to replace the other one, stop that one first, and see "
                     "that nothing starts it again"
                 )
-            case Waiting.GOES_ON:
+            case HolderVerdict.GOES_ON:
                 return None
 
     # The list

@@ -32,7 +32,7 @@ from tiered.errors import (
 )
 from tiered.meta import coordinator_slots, group_offsets, groups
 from tiered.meta.coordinator_slots import Moved, SlotRow
-from tiered.meta.group_offsets import Coordinator, GroupCommit
+from tiered.meta.group_offsets import GroupCommit, WritingCoordinator
 from tiered.meta.groups import GroupRow
 from tiered.runtime import Worker
 
@@ -375,10 +375,10 @@ class OffsetCommits:
         self._group_checkpoints.slots_changed(slots)
         self._offsets_topic.slots_changed(slots)
 
-    def _coordinator(self) -> Coordinator:
+    def _coordinator(self) -> WritingCoordinator:
         """Who writes next."""
         self._commit_number += 1
-        return Coordinator(
+        return WritingCoordinator(
             broker_id=self._context.broker_id,
             broker_epoch=self._context.state.broker_epoch,
             slot_epochs=self._slots.epochs,

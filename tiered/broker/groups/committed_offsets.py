@@ -24,7 +24,7 @@ from tiered.meta.group_offsets import GroupCommit, OffsetEntry, OffsetRow
 from tiered.meta.groups import GroupRow
 from tiered.rules.groups.coordinator_slot import coordinator_slot
 
-__all__ = ["MAX_ENTRIES", "MAX_OFFSETS", "OffsetEntry", "OffsetRow", "Offsets"]
+__all__ = ["MAX_ENTRIES", "MAX_OFFSETS", "CommittedOffsets", "OffsetEntry", "OffsetRow"]
 T = TypeVar("T")
 
 MAX_ENTRIES = 50_000
@@ -35,7 +35,7 @@ GROUPS_AT_ONCE = 10_000
 READ_DEADLINE_MS = 5_000
 
 
-class Offsets:
+class CommittedOffsets:
     """Part of the group coordinator, and started and stopped by it."""
 
     def __init__(

@@ -17,7 +17,7 @@ from tiered.broker.groups.checkpoints import GroupCheckpointWriter
 from tiered.broker.groups.classic import ClassicGroups
 from tiered.broker.groups.classic_group import ClassicGroup
 from tiered.broker.groups.commit_writer import OffsetCommits
-from tiered.broker.groups.committed_offsets import Offsets
+from tiered.broker.groups.committed_offsets import CommittedOffsets
 from tiered.broker.groups.consumer import ConsumerGroups
 from tiered.broker.groups.group import Group
 from tiered.broker.groups.memory import GroupMemory
@@ -25,13 +25,7 @@ from tiered.broker.groups.offset_expiry import OffsetExpiry
 from tiered.broker.groups.offsets_topic import TICK_INTERVAL_MS, OffsetsTopic
 from tiered.broker.groups.slot_balance import SlotBalance
 from tiered.broker.groups.slots import HeldSlots
-from tiered.broker.groups.values import (
-    MAX_GROUP_ID_BYTES,
-    Fence,
-    GroupDescription,
-    GroupKind,
-    GroupSummary,
-)
+from tiered.broker.groups.values import MAX_GROUP_ID_BYTES, Fence, GroupDescription, GroupKind, GroupSummary
 from tiered.broker.host.resource_configs import ResourceConfigs
 from tiered.broker.partitions.topics import Topics
 from tiered.broker.security.access import Access
@@ -109,7 +103,7 @@ class GroupCoordinator:
             find_group=self.find,
             forget_group=self.forget,
         )
-        self.offsets = Offsets(context=context, slots=slots, commits=commits, expiry=expiry)
+        self.offsets = CommittedOffsets(context=context, slots=slots, commits=commits, expiry=expiry)
         self.classic = ClassicGroups(self)
         self.consumer = ConsumerGroups(self)
         self._groups: dict[str, Group] = {}

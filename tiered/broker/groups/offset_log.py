@@ -22,7 +22,7 @@ _FRAME_BYTES = 20
 _MAX_DELTA = 2**31 - 1
 
 
-class Written(NamedTuple):
+class LoggedValue(NamedTuple):
     """What a key stands for, None once it is gone, and since when."""
 
     value: bytes | None
@@ -49,7 +49,7 @@ class OffsetLog:
         """The first record's, or the end."""
         return next((record.offset for record in self._newest.values()), self.end_offset)
 
-    def differences(self, state: Mapping[bytes, Written]) -> list[tuple[bytes, Written]]:
+    def differences(self, state: Mapping[bytes, LoggedValue]) -> list[tuple[bytes, LoggedValue]]:
         """What is to be appended to tell of this state, oldest first. Changes nothing: any thread may ask, as long as
         nobody appends."""
         found = []
@@ -59,9 +59,9 @@ class OffsetLog:
                 found.append((key, written))
         found.sort(key=lambda each: each[1].timestamp_ms)
         gone = [key for key, record in self._newest.items() if record.value is not None and key not in state]
-        return found + [(key, Written(None, self._newest[key].timestamp_ms)) for key in gone]
+        return found + [(key, LoggedValue(None, self._newest[key].timestamp_ms)) for key in gone]
 
-    def append(self, changes: Iterable[tuple[bytes, Written]]) -> None:
+    def append(self, changes: Iterable[tuple[bytes, LoggedValue]]) -> None:
         """Each gets the next offset, and takes the place of what its key had."""
         for key, (value, timestamp_ms) in changes:
             self._drop(key)

@@ -18,7 +18,7 @@ from sqlalchemy import Connection
 
 from tiered.broker.context import BrokerContext
 from tiered.broker.groups.memory import GroupMemory
-from tiered.broker.groups.offset_log import OffsetLog, Written, cost
+from tiered.broker.groups.offset_log import LoggedValue, OffsetLog, cost
 from tiered.broker.groups.slots import HeldSlots
 from tiered.broker.partitions.fetch_wait import Waiters
 from tiered.broker.partitions.topics import Topics
@@ -177,7 +177,7 @@ class OffsetsTopic:
         partition.looked_at_ms = self._context.clock.monotonic_ms()
         partition.failure = None
 
-    async def _append(self, partition: OffsetsPartition, changes: list[tuple[bytes, Written]]) -> None:
+    async def _append(self, partition: OffsetsPartition, changes: list[tuple[bytes, LoggedValue]]) -> None:
         for first in range(0, len(changes), APPENDED_AT_ONCE):
             if self._read.get(partition.index) is not partition:
                 return  # The slot went meanwhile.
@@ -205,7 +205,7 @@ class OffsetsTopic:
 
 def _differences(
     conn: Connection, *, slot: int, log: OffsetLog, topic_name: Callable[[UUID], str | None]
-) -> tuple[list[tuple[bytes, Written]], int]:
+) -> tuple[list[tuple[bytes, LoggedValue]], int]:
     """What the log lacks, and how many groups are left out. Runs beside the event loop, encoding included."""
     found = slot_offsets.load(conn, slot=slot, limit=MAX_OFFSETS)
     state = {}
@@ -214,5 +214,7 @@ def _differences(
             topic = topic_name(each.topic_id)
             if topic is not None:
                 value = encode_offset_value(each.offset, each.leader_epoch, each.metadata, each.committed_at_ms)
-                state[encode_offset_key(group.group_id, topic, each.partition)] = Written(value, each.committed_at_ms)
+                state[encode_offset_key(group.group_id, topic, each.partition)] = LoggedValue(
+                    value, each.committed_at_ms
+                )
     return log.differences(state), found.left_out

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from tiered.broker.context import BrokerContext
-from tiered.broker.groups.committed_offsets import Offsets
+from tiered.broker.groups.committed_offsets import CommittedOffsets
 from tiered.broker.groups.group import Group
 from tiered.broker.groups.memory import GroupMemory
 from tiered.broker.host.resource_configs import ResourceConfigs
@@ -44,7 +44,7 @@ class Surroundings(Protocol):
     access: Access
     resource_configs: ResourceConfigs
     memory: GroupMemory
-    offsets: Offsets
+    offsets: CommittedOffsets
 
     @property
     def consumer(self) -> Consumers: ...

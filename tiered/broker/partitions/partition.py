@@ -34,13 +34,13 @@ from tiered.formats import record_batch
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.formats.producer_snapshot import ProducerEntry
 from tiered.formats.record_batch import BatchHeader
-from tiered.formats.segment_check import Place
+from tiered.formats.segment_check import ExpectedSegment
 from tiered.hot.log import Log, LogConfig
 from tiered.ids import InSyncReplica, TopicPartition
 from tiered.meta.partitions import PartitionRow
 from tiered.metrics import TrafficState
 from tiered.rules.partition import partition_state, producer_state, read_plan
-from tiered.rules.partition.partition_state import Offsets, RowOrder, RowVersion
+from tiered.rules.partition.partition_state import PartitionOffsets, RowOrder, RowVersion
 from tiered.rules.replication import isr
 
 log = logging.getLogger(__name__)
@@ -136,8 +136,8 @@ class Partition:
         return tuple(self._committed)
 
     @property
-    def offsets(self) -> Offsets:
-        return Offsets(
+    def offsets(self) -> PartitionOffsets:
+        return PartitionOffsets(
             log_start_offset=self.log_start_offset,
             local_log_start_offset=self.log.local_log_start_offset,
             cold_end_offset=self.cold_end_offset,
@@ -467,10 +467,10 @@ class Partition:
                 raise OffsetNotAvailable(f"{self.name}: offset {offset} is not on this replica yet; retry")
 
     def plan_read(self, offset: int, *, committed_only: bool) -> read_plan.Plan:
-        """Which tier holds `offset`: Hot, Cold, CaughtUp or OutOfRange."""
+        """Which tier holds `offset`: Hot, Cold, CaughtUp or OutsideLog."""
         return self._plan(offset, self.last_stable_offset if committed_only else self.high_watermark)
 
-    def outside(self, plan: read_plan.OutOfRange) -> TieredError:
+    def outside(self, plan: read_plan.OutsideLog) -> TieredError:
         """What a consumer is told that asks for such an offset."""
         return OffsetOutOfRange(
             f"{self.name}: offset {plan.offset} is not in {plan.log_start_offset} to {plan.log_end_offset}"
@@ -499,10 +499,10 @@ class Partition:
         end = self.last_stable_offset if committed_only else self.high_watermark
         return self.log.read(offset, max_bytes, end_offset=end, min_one_batch=at_least_one)
 
-    def place_of(self, segment: CommittedSegment) -> Place:
+    def place_of(self, segment: CommittedSegment) -> ExpectedSegment:
         """The segment as one of this partition's, which its object must say too."""
         topic_id, number = self.topic_partition.topic_id, self.topic_partition.partition
-        return Place(topic=self.topic, topic_id=topic_id, partition=number, segment=segment)
+        return ExpectedSegment(topic=self.topic, topic_id=topic_id, partition=number, segment=segment)
 
     def committed_segment_at(self, offset: int) -> CommittedSegment | None:
         """The committed segment that holds `offset`."""

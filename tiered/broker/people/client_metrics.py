@@ -57,7 +57,7 @@ class Outcome(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Subscription:
+class MetricsSubscription:
     """What one client is asked for. `metrics` are beginnings of names, none of them no metric."""
 
     subscription_id: int
@@ -81,7 +81,7 @@ class ClientState:
 
     instance_id: UUID
     facts: Mapping[str, str]
-    subscription: Subscription
+    subscription: MetricsSubscription
     made_for: object
     heard_ms: float
     asked_ms: float | None = None
@@ -118,7 +118,9 @@ class ClientMetrics:
         self._forget_silent()
         return tuple(self._clients.values())
 
-    def subscribe(self, instance_id: UUID | None, facts: Mapping[str, str]) -> tuple[Outcome, UUID, Subscription]:
+    def subscribe(
+        self, instance_id: UUID | None, facts: Mapping[str, str]
+    ) -> tuple[Outcome, UUID, MetricsSubscription]:
         """What the client is to push from now on; without an id it gets one."""
         client = self._client(new_uuid() if instance_id is None or instance_id in _RESERVED else instance_id, facts)
         now_ms, interval_ms = self._clock.monotonic_ms(), client.subscription.interval_ms
@@ -214,7 +216,7 @@ class ClientMetrics:
                 continue
         self._subscriptions = tuple(found)
 
-    def _subscription_of(self, instance_id: UUID, facts: Mapping[str, str]) -> Subscription:
+    def _subscription_of(self, instance_id: UUID, facts: Mapping[str, str]) -> MetricsSubscription:
         known = {**facts, "client_instance_id": str(instance_id)}
         matching = [each for each in self._subscriptions if _matches(each, known)]
         prefixes = sorted({prefix for each in matching for prefix in each.metrics})
@@ -222,7 +224,7 @@ class ClientMetrics:
         interval_ms = min((each.interval_ms for each in matching), default=DEFAULT_INTERVAL_MS)
         # An id for what is asked for, and of whom: another client's would be refused.
         number = crc32(f"{instance_id} {interval_ms} {metrics}".encode()) & 0x7FFF_FFFF
-        return Subscription(subscription_id=number, metrics=metrics, interval_ms=interval_ms)
+        return MetricsSubscription(subscription_id=number, metrics=metrics, interval_ms=interval_ms)
 
     def _take(self, client: ClientState, numbers: Iterable[tuple[Key, Point]]) -> None:
         most = self._settings().http.tiered_metrics_max_series

@@ -21,7 +21,7 @@ from tiered.broker.view.image import ClusterImage
 from tiered.errors import TieredError
 from tiered.ids import TopicId, TopicPartition
 from tiered.meta import group_lag
-from tiered.meta.group_lag import CommittedOffset
+from tiered.meta.group_lag import CommittedOffsetRow
 from tiered.runtime import in_turns
 
 SAMPLES = 1_440
@@ -160,7 +160,7 @@ class LagHistory:
         """The group's samples, oldest first; empty for a group without any."""
         return self._rings.history(group_id, since_ms=since_ms)
 
-    async def _lags(self, rows: Sequence[CommittedOffset]) -> dict[str, GroupLag]:
+    async def _lags(self, rows: Sequence[CommittedOffsetRow]) -> dict[str, GroupLag]:
         found = {}
         # Where the answer was cut off, its last group is not whole: better no lag of it than a wrong one.
         cut_group = rows[-1].group_id if len(rows) >= MAX_OFFSETS else None
@@ -173,7 +173,7 @@ class LagHistory:
                 found[group_id] = GroupLag(group_id=group_id, lag=total, partitions=partitions)
         return found
 
-    def _partition_lags(self, rows: Iterator[CommittedOffset]) -> Iterator[PartitionLag]:
+    def _partition_lags(self, rows: Iterator[CommittedOffsetRow]) -> Iterator[PartitionLag]:
         for row in rows:
             topic, key = self._topics.find_id(row.topic_id), TopicPartition(TopicId(row.topic_id), row.partition)
             if topic is None or self._image.row(key) is None:

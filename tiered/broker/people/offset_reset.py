@@ -15,7 +15,7 @@ from tiered.broker.groups.coordinator import GroupCoordinator
 from tiered.broker.partitions.topics import Topic
 from tiered.errors import GroupNotEmpty, InvalidRequest, UnknownTopicOrPartition
 from tiered.ids import TopicPartition
-from tiered.rules.groups.offset_reset import Bounds, NewOffset, Target, ToTimestamp, new_offset
+from tiered.rules.groups.offset_reset import LogBounds, NewOffset, Target, ToTimestamp, new_offset
 
 NO_MEMBER = ""
 NO_GENERATION = -1
@@ -35,7 +35,7 @@ class OffsetChange:
 class LeadersLogs(Protocol):
     """What the leaders of partitions know, wherever they are. Raises Retriable when one does not answer."""
 
-    async def bounds(self, topic: Topic, number: int) -> Bounds:
+    async def bounds(self, topic: Topic, number: int) -> LogBounds:
         """What the partition's log holds now."""
 
     async def offset_for_timestamp(self, topic: Topic, number: int, timestamp_ms: int) -> int | None:

@@ -142,7 +142,7 @@ class RecordReader:
                         return found
                 case read_plan.CaughtUp():
                     return None
-                case read_plan.OutOfRange() as outside:
+                case read_plan.OutsideLog() as outside:
                     raise OffsetOutOfRange(
                         f"{partition.name}: offset {offset} is not in {outside.log_start_offset} to "
                         f"{outside.log_end_offset}; ask for one of these, or for earliest or latest"

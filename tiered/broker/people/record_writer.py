@@ -45,7 +45,7 @@ class NewRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
+class WrittenRecord:
     """Where a record went."""
 
     partition: int
@@ -69,7 +69,7 @@ class RecordWriter:
         self._context = context
         self._keyless = -1
 
-    async def write(self, topic: Topic, records: Sequence[NewRecord]) -> list[Written | TieredError]:
+    async def write(self, topic: Topic, records: Sequence[NewRecord]) -> list[WrittenRecord | TieredError]:
         """What became of each record, in their order: each succeeds or fails for itself.
 
         Records of one partition share a batch; when it is refused they are tried one by one, so that one bad
@@ -77,14 +77,14 @@ class RecordWriter:
         """
         if topic.is_internal:
             raise InvalidTopic(f"topic {topic.name} is internal: clients may not write to it")
-        outcomes: list[Written | TieredError | None] = [None] * len(records)
+        outcomes: list[WrittenRecord | TieredError | None] = [None] * len(records)
         batches = self._sorted(topic, records, outcomes)
         for batch in batches:
             await self._write(batch, outcomes)
         return [outcome for outcome in outcomes if outcome is not None]
 
     def _sorted(
-        self, topic: Topic, records: Sequence[NewRecord], outcomes: list[Written | TieredError | None]
+        self, topic: Topic, records: Sequence[NewRecord], outcomes: list[WrittenRecord | TieredError | None]
     ) -> list[_Batch]:
         """The records by partition, in batches no larger than the topic allows."""
         found: list[_Batch] = []
@@ -113,7 +113,7 @@ class RecordWriter:
             batch.records.append(record)
         return found
 
-    async def _write(self, batch: _Batch, outcomes: list[Written | TieredError | None]) -> None:
+    async def _write(self, batch: _Batch, outcomes: list[WrittenRecord | TieredError | None]) -> None:
         try:
             written = await self._append(batch)
         except Invalid as error:
@@ -130,7 +130,7 @@ class RecordWriter:
         for place, each in zip(batch.places, written, strict=True):
             outcomes[place] = each
 
-    async def _append(self, batch: _Batch) -> list[Written]:
+    async def _append(self, batch: _Batch) -> list[WrittenRecord]:
         """Returns once the batch is as durable as the topic demands."""
         partition = batch.partition
         now_ms = self._context.clock.now_ms()
@@ -164,7 +164,7 @@ class RecordWriter:
             )
         stamped = appended.log_append_time_ms
         return [
-            Written(
+            WrittenRecord(
                 partition=partition.topic_partition.partition,
                 offset=appended.base_offset + record.offset,
                 timestamp_ms=record.timestamp_ms if stamped == NO_TIMESTAMP else stamped,

@@ -12,7 +12,7 @@ from tiered.broker.context import BrokerContext
 from tiered.broker.partitions.partition import Partition
 from tiered.broker.partitions.topics import Topics
 from tiered.meta import reports
-from tiered.meta.reports import LocalSegment, PartitionPosition
+from tiered.meta.reports import LocalSegmentRow, PartitionPosition
 
 
 class Reports:
@@ -72,10 +72,10 @@ def _state(partition: Partition) -> tuple[object, ...]:
     return log.local_log_start_offset, log.log_end_offset, len(log.segments), partition.high_watermark, leads
 
 
-def _segments(partition: Partition) -> list[LocalSegment]:
+def _segments(partition: Partition) -> list[LocalSegmentRow]:
     topic_id, number = _key(partition)
     return [
-        LocalSegment(
+        LocalSegmentRow(
             topic_id=topic_id,
             partition=number,
             base_offset=segment.base_offset,

@@ -13,7 +13,7 @@ from tiered.broker.people.positions import Position, Positions
 from tiered.ids import TopicPartition
 
 
-class Standing(NamedTuple):
+class ConsumedPartition(NamedTuple):
     """One partition that the group has committed an offset of, or that `member` reads."""
 
     topic: str
@@ -32,7 +32,7 @@ class Standing(NamedTuple):
 
 async def standings(
     group: GroupDescription, stored: Mapping[TopicPartition, OffsetRow], *, topics: Topics, positions: Positions
-) -> list[Standing]:
+) -> list[ConsumedPartition]:
     """Each partition once, by topic and number; those of topics that are deleted are left out.
 
     Raises MetadataUnavailable.
@@ -47,5 +47,5 @@ async def standings(
     for key, position in (await positions.of({*readers, *stored})).items():
         topic = topics.find_id(key.topic_id)
         if topic is not None:
-            found.append(Standing(topic.name, key.partition, position, stored.get(key), readers.get(key)))
+            found.append(ConsumedPartition(topic.name, key.partition, position, stored.get(key), readers.get(key)))
     return sorted(found, key=lambda each: (each.topic, each.partition))

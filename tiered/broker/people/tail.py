@@ -205,7 +205,7 @@ class LocalTopicTail:
         """The log no longer holds the position: it goes to the nearest one that it holds."""
         offset = self.positions[number]
         plan = partition.plan_read(offset, committed_only=self._committed_only)
-        if not isinstance(plan, read_plan.OutOfRange):
+        if not isinstance(plan, read_plan.OutsideLog):
             return None
         if offset < plan.log_start_offset:
             message = f"offsets {offset} to {plan.log_start_offset - 1} were deleted before they could be sent"

@@ -24,7 +24,7 @@ from tiered.ids import TopicPartition
 from tiered.meta import segments
 from tiered.meta.segments import SegmentRow
 from tiered.rules.segments import reconcile
-from tiered.rules.segments.reconcile import Comparison, Cursor, Fate, Listed
+from tiered.rules.segments.reconcile import Comparison, Cursor, Listed, ObjectFate
 from tiered.rules.segments.segment_states import SegmentState
 from tiered.runtime import BlockingPool
 
@@ -164,13 +164,13 @@ class BucketComparison:
                 state=None if row_of_it is None else row_of_it.state,
                 object_key=None if row_of_it is None else row_of_it.object_key,
             ):
-                case Fate.SWEEP:
+                case ObjectFate.SWEEP:
                     if not requests.take():
                         return told, each.key.base_offset
                     await self._sweep(partition, each)
-                case Fate.REPORT:
+                case ObjectFate.REPORT:
                     told.append(_unknown(partition, each))
-                case Fate.LEAVE:
+                case ObjectFate.LEAVE:
                     pass
         return told, end
 

@@ -16,12 +16,12 @@ from tiered.broker.tiering import tier_plan
 from tiered.ids import TopicPartition
 from tiered.rules.segments import reconcile
 from tiered.rules.segments.reconcile import Cursor, FileDifference
-from tiered.rules.segments.tiering import Waiting
+from tiered.rules.segments.tiering import UploadWait
 from tiered.runtime import in_turns
 
 FOLDERS_A_ROUND = 200
 SECOND_LOOK_MS = 1_000
-_STUCK = (Waiting.MISSING_LOCALLY, Waiting.MISALIGNED)
+_STUCK = (UploadWait.MISSING_LOCALLY, UploadWait.MISALIGNED)
 
 
 class DiskComparison:

@@ -154,7 +154,7 @@ class FollowerAnswers:
             found.is_urgent = True
             return
         match partition.plan_replica_read(offset):
-            case read_plan.OutOfRange():
+            case read_plan.OutsideLog():
                 raise OffsetOutOfRange(
                     f"{partition.name}: offset {offset} is not in {partition.log_start_offset} to {log_.log_end_offset}"
                 )

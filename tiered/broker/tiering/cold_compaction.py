@@ -26,7 +26,7 @@ from tiered.config import BrokerSettings, TopicConfig
 from tiered.errors import Fenced, InvalidConfig, MetadataUnavailable, Pinned, TieredError, UnknownTopicOrPartition
 from tiered.formats import object_key
 from tiered.formats.producer_snapshot import decode_producers
-from tiered.formats.segment_check import Place
+from tiered.formats.segment_check import ExpectedSegment
 from tiered.meta import cluster, partitions, pins, replacements, segments, settings, topics
 from tiered.meta.clock import database_now_ms
 from tiered.meta.engine import Database
@@ -75,9 +75,9 @@ class DuePartition:
         """For people."""
         return f"{self.topic.name}-{self.partition}"
 
-    def place_of(self, row: SegmentRow) -> Place:
+    def place_of(self, row: SegmentRow) -> ExpectedSegment:
         """The row as one of this partition's, which its object must say too."""
-        return Place(
+        return ExpectedSegment(
             topic=self.topic.name,
             topic_id=self.topic.topic_id,
             partition=self.partition,

@@ -19,7 +19,7 @@ from tiered.broker.tiering.clock_watch import ClockWatch
 from tiered.broker.tiering.segment_lifecycle import SegmentLifecycle
 from tiered.errors import TieredError
 from tiered.meta import pins, segments
-from tiered.meta.pins import Held
+from tiered.meta.pins import HeldRanges
 from tiered.meta.segments import RetiredObject
 from tiered.rules.segments.clock_watch import Judgement
 from tiered.rules.segments.retention import Pin, Retention
@@ -126,7 +126,7 @@ class RetentionRounds:
         """
         where = partition.topic_partition
 
-        def ask(conn: Connection) -> tuple[Held, tuple[RetiredObject, ...]]:
+        def ask(conn: Connection) -> tuple[HeldRanges, tuple[RetiredObject, ...]]:
             found = segments.list_retired(conn, where.topic_id, where.partition, limit=MAX_RETIRED_TOLD)
             return pins.held(conn, [where.topic_id]), found
 
@@ -138,7 +138,7 @@ class RetentionRounds:
         return Explanation(now_ms=now_ms, clock=clock, pins=found, decided=decided, local=local, retired=gone)
 
 
-def pins_of(partition: Partition, held: Held, now_ms: int) -> tuple[Pin, ...]:
+def pins_of(partition: Partition, held: HeldRanges, now_ms: int) -> tuple[Pin, ...]:
     """The pins of one partition, whose ends the database's clock tells, as this broker's clock would tell them."""
     where = partition.topic_partition
     return tuple(

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tiered.cli.client.wrong_port import wanted_login
-from tiered.cli.doctor.findings import Finding, Situation, fail, ok, warn
+from tiered.cli.doctor.findings import CheckResult, Situation, fail, ok, warn
 from tiered.cli.output import counted, in_bytes
 from tiered.config.tls import ListenerTls
 from tiered.errors import Corrupt, InvalidConfig, Retriable, TieredError
@@ -26,7 +26,7 @@ TIMEOUT_MS = 5_000
 MAX_BODY_BYTES = 1 << 20
 
 
-def broker(situation: Situation) -> Iterator[Finding]:
+def broker(situation: Situation) -> Iterator[CheckResult]:
     """The broker at --bootstrap, which must run; else the one at --kafka, if it runs."""
     options = situation.options
     asked_for = situation.bootstrap is not None
@@ -48,7 +48,7 @@ def _reachable(host: str) -> str:
     return f"[{shown}]" if ":" in shown else shown
 
 
-async def _ask(bootstrap: str, security: PeerSecurity, *, must_run: bool, may_write: bool) -> list[Finding]:
+async def _ask(bootstrap: str, security: PeerSecurity, *, must_run: bool, may_write: bool) -> list[CheckResult]:
     try:
         addresses = parse_bootstrap(bootstrap)
     except InvalidConfig as error:
@@ -93,7 +93,7 @@ async def _metadata(cluster: Cluster, addresses: Sequence[tuple[str, int]]) -> C
     raise failure
 
 
-async def _leaders(described: ClusterMetadata) -> list[Finding]:
+async def _leaders(described: ClusterMetadata) -> list[CheckResult]:
     without = [
         f"{topic.name}-{partition.partition}"
         for topic in described.topics.values()
@@ -107,7 +107,7 @@ async def _leaders(described: ClusterMetadata) -> list[Finding]:
     return [fail("leaders", message, "Start the brokers that hold them.", leaderless=len(without))]
 
 
-async def _advertised(host: str, port: int, security: PeerSecurity) -> Finding:
+async def _advertised(host: str, port: int, security: PeerSecurity) -> CheckResult:
     """What clients do next: connect to the address that the broker gave them."""
     where = f"{host}:{port}"
     try:
@@ -118,7 +118,7 @@ async def _advertised(host: str, port: int, security: PeerSecurity) -> Finding:
     return ok("advertised", f"clients are sent to {where}, which answers")
 
 
-async def _round_trip(cluster: Cluster, clock: SystemClock) -> Finding:
+async def _round_trip(cluster: Cluster, clock: SystemClock) -> CheckResult:
     name, value = f"tiered-doctor-{new_uuid().hex[:12]}", new_uuid().bytes
     advice = "See the broker's log."
     record = Record(offset=0, timestamp_ms=clock.now_ms(), key=None, value=value, headers=())
@@ -158,7 +158,7 @@ def _failure(results: Sequence[Any]) -> str | None:
     return None
 
 
-def _http(host: str, port: int, tls: ListenerTls | None, security: PeerSecurity) -> Finding:
+def _http(host: str, port: int, tls: ListenerTls | None, security: PeerSecurity) -> CheckResult:
     where = f"{'http' if tls is None else 'https'}://{host}:{port}/readyz"
     connection = (
         http.client.HTTPConnection(host.strip("[]"), port, timeout=TIMEOUT_MS / 1000)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tiered.broker.host.data_folder import OWNER_FILE
 from tiered.broker.host.disk_reserve import RESERVE_BYTES
-from tiered.cli.doctor.findings import Finding, Situation, fail, ok, warn
+from tiered.cli.doctor.findings import CheckResult, Situation, fail, ok, warn
 from tiered.cli.output import in_bytes
 from tiered.runtime import SystemClock, new_uuid
 
@@ -41,7 +41,7 @@ class Mount:
     options: frozenset[str]
 
 
-def disk(situation: Situation) -> Iterator[Finding]:
+def disk(situation: Situation) -> Iterator[CheckResult]:
     """The data folder's owner, file system, room, and how fast and sure it is."""
     data_dir = situation.options.data_dir
     folder = nearest(data_dir)
@@ -64,7 +64,7 @@ def nearest(path: Path) -> Path:
     return path
 
 
-def _owner(data_dir: Path, broker_id: int) -> Iterator[Finding]:
+def _owner(data_dir: Path, broker_id: int) -> Iterator[CheckResult]:
     try:
         owner = json.loads((data_dir / OWNER_FILE).read_text())
     except FileNotFoundError:
@@ -121,7 +121,7 @@ def mount_of(folder: Path, table: str | None = None) -> Mount | None:
     return best
 
 
-def _file_system(folder: Path) -> Iterator[Finding]:
+def _file_system(folder: Path) -> Iterator[CheckResult]:
     mount = mount_of(folder)
     if mount is None:
         return
@@ -141,7 +141,7 @@ def _file_system(folder: Path) -> Iterator[Finding]:
         yield ok("file system", message, kind=mount.kind)
 
 
-def _room(folder: Path) -> Iterator[Finding]:
+def _room(folder: Path) -> Iterator[CheckResult]:
     found = os.statvfs(folder)
     total, free = found.f_frsize * found.f_blocks, found.f_frsize * found.f_bavail
     message = f"{in_bytes(free)} of {in_bytes(total)} are free"
@@ -157,7 +157,7 @@ def _room(folder: Path) -> Iterator[Finding]:
         yield warn("inodes", files, "Remove files, or make the file system with more inodes.", free=found.f_favail)
 
 
-def _flushing(folder: Path) -> Iterator[Finding]:
+def _flushing(folder: Path) -> Iterator[CheckResult]:
     """Writes, flushes, renames, reads back and removes a file, as a broker does all day."""
     clock = SystemClock()
     name = f".tiered-doctor-{new_uuid().hex}"

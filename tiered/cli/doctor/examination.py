@@ -18,7 +18,7 @@ from urllib.parse import unquote
 
 from tiered.cli.client.command_config import command_security
 from tiered.cli.doctor import broker, disk, machine, sql, store
-from tiered.cli.doctor.findings import Area, Finding, Situation, Status, fail
+from tiered.cli.doctor.findings import Area, CheckResult, Situation, Status, fail
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK
 from tiered.cli.output import counted, print_json, say
 from tiered.config import ServeOptions, load_serve_options
@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
         security=_security(arguments, options),
     )
     hide = hiding(secrets_of([options.meta_url, options.store_url], os.environ))
-    found: list[tuple[str, Finding]] = []
+    found: list[tuple[str, CheckResult]] = []
     for name, area in AREA_CHECKS.items():
         if arguments.only and name not in arguments.only:
             continue
@@ -84,9 +84,9 @@ def _verdict(checks: int, failed: int, warned: int) -> str:
     return f"{counted(checks, 'check')}, none failed; {counted(warned, 'warning')}"
 
 
-def examined(area: Area, situation: Situation, *, timeout_s: float = AREA_TIMEOUT_S) -> list[Finding]:
+def examined(area: Area, situation: Situation, *, timeout_s: float = AREA_TIMEOUT_S) -> list[CheckResult]:
     """What the area found within `timeout_s`. What it raises for the world is a failure; a bug is raised."""
-    found: list[Finding] = []
+    found: list[CheckResult] = []
     bugs: list[BaseException] = []
 
     stop = threading.Event()
@@ -135,7 +135,7 @@ def hiding(secrets: Sequence[str]) -> Callable[[str], str]:
     return lambda text: reduce(lambda shown, secret: shown.replace(secret, "***"), secrets, text)
 
 
-def _as_json(area: str, finding: Finding) -> dict[str, Any]:
+def _as_json(area: str, finding: CheckResult) -> dict[str, Any]:
     return {
         "area": area,
         "check": finding.check,
@@ -159,7 +159,7 @@ def _waiting_for(area: str) -> Iterator[None]:
         yield
 
 
-def _show(area: str, results: Sequence[Finding]) -> None:
+def _show(area: str, results: Sequence[CheckResult]) -> None:
     """Writes findings to stdout: coloured and wrapped on a terminal, one line each in a pipe."""
     if not sys.stdout.isatty():
         for each in results:

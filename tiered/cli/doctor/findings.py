@@ -20,7 +20,7 @@ class Status(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class CheckResult:
     """One check's result. `message` says what is, `advice` what to do about it; measurements end in their unit."""
 
     status: Status
@@ -41,20 +41,20 @@ class Situation:
     """How the broker's listener is entered."""
 
 
-Area = Callable[[Situation], Iterator[Finding]]
+Area = Callable[[Situation], Iterator[CheckResult]]
 """Yields findings as they come, so that one that hangs does not hide those before."""
 
 
-def ok(check: str, message: str, **measured: float | str | bool | None) -> Finding:
+def ok(check: str, message: str, **measured: float | str | bool | None) -> CheckResult:
     """Nothing to do."""
-    return Finding(status=Status.OK, check=check, message=message, measured=measured)
+    return CheckResult(status=Status.OK, check=check, message=message, measured=measured)
 
 
-def warn(check: str, message: str, advice: str, **measured: float | str | bool | None) -> Finding:
+def warn(check: str, message: str, advice: str, **measured: float | str | bool | None) -> CheckResult:
     """It works, and something should be done about it."""
-    return Finding(status=Status.WARN, check=check, message=message, advice=advice, measured=measured)
+    return CheckResult(status=Status.WARN, check=check, message=message, advice=advice, measured=measured)
 
 
-def fail(check: str, message: str, advice: str, **measured: float | str | bool | None) -> Finding:
+def fail(check: str, message: str, advice: str, **measured: float | str | bool | None) -> CheckResult:
     """A broker would not start, would not go on, or would lose what it acknowledged."""
-    return Finding(status=Status.FAIL, check=check, message=message, advice=advice, measured=measured)
+    return CheckResult(status=Status.FAIL, check=check, message=message, advice=advice, measured=measured)

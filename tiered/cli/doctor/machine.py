@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import tiered
-from tiered.cli.doctor.findings import Finding, Situation, fail, ok, warn
+from tiered.cli.doctor.findings import CheckResult, Situation, fail, ok, warn
 from tiered.cli.output import in_bytes, in_utc
 from tiered.errors import TieredError
 from tiered.runtime import SystemClock
@@ -33,7 +33,7 @@ _TIME_ERROR = 5
 _CLOCK_MAXERROR_WARN_US = 1_000_000
 
 
-def program(situation: Situation) -> Iterator[Finding]:
+def program(situation: Situation) -> Iterator[CheckResult]:
     """The interpreter and the packages that these options need."""
     python = f"Python {platform.python_version()} on {platform.system()} {platform.machine()}"
     if sys.platform == "linux":
@@ -48,7 +48,7 @@ def program(situation: Situation) -> Iterator[Finding]:
         yield fail("driver", "--store is S3 and boto3 is missing", "Run `pip install boto3`.")
 
 
-def _decoder() -> Finding:
+def _decoder() -> CheckResult:
     try:
         library = importlib.import_module("tiered.formats.native").load()
     except (TieredError, OSError) as error:
@@ -63,7 +63,7 @@ def _decoder() -> Finding:
     return ok("decoder", "the native decoder is there", native=True)
 
 
-def limits(situation: Situation) -> Iterator[Finding]:
+def limits(situation: Situation) -> Iterator[CheckResult]:
     """Open files, memory, mappings and every port."""
     yield _open_files()
     yield from _memory()
@@ -79,7 +79,7 @@ def limits(situation: Situation) -> Iterator[Finding]:
     yield _port("--http", options.http_host, options.http_port)
 
 
-def _open_files() -> Finding:
+def _open_files() -> CheckResult:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     # A broker raises the soft limit to the hard one.
     highest = sys.maxsize if hard == resource.RLIM_INFINITY else hard
@@ -93,7 +93,7 @@ def _open_files() -> Finding:
     return ok("open files", f"open files are limited to {says}", limit=highest)
 
 
-def _memory() -> Iterator[Finding]:
+def _memory() -> Iterator[CheckResult]:
     available = _meminfo("MemAvailable")
     bound = _number_in("/sys/fs/cgroup/memory.max")
     used = _number_in("/sys/fs/cgroup/memory.current")
@@ -127,7 +127,7 @@ def _number_in(path: str) -> int | None:
     return int(text) if text.isdigit() else None
 
 
-def _port(option: str, host: str, port: int) -> Finding:
+def _port(option: str, host: str, port: int) -> CheckResult:
     where = f"{host}:{port}"
     if port == 0:
         return ok(option, f"{option} takes any free port")
@@ -144,7 +144,7 @@ def _port(option: str, host: str, port: int) -> Finding:
     return ok(option, f"{where} is free", in_use=False)
 
 
-def _not_bound(option: str, where: str, port: int, error: OSError) -> Finding:
+def _not_bound(option: str, where: str, port: int, error: OSError) -> CheckResult:
     if error.errno != errno.EADDRINUSE:
         advice = f"Choose an address of this machine, and a port from 1024 on: {option} HOST:PORT."
         return fail(option, f"cannot listen on {where}: {error.strerror}", advice)
@@ -204,7 +204,7 @@ class _Timex(ctypes.Structure):
     )
 
 
-def clock(situation: Situation) -> Iterator[Finding]:
+def clock(situation: Situation) -> Iterator[CheckResult]:
     """Whether this machine's clock was set, and is held to others'."""
     del situation
     now_ms = SystemClock().now_ms()

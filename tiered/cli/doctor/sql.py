@@ -12,7 +12,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from tiered.cli.doctor.disk import mount_of, nearest
-from tiered.cli.doctor.findings import Finding, Situation, fail, ok, warn
+from tiered.cli.doctor.findings import CheckResult, Situation, fail, ok, warn
 from tiered.errors import InvalidConfig, MetadataUnavailable
 from tiered.meta import migrations
 from tiered.meta.clock import database_now_ms
@@ -34,7 +34,7 @@ class _RolledBackError(Exception):
     """Ends a transaction whose changes must not stay."""
 
 
-def sql(situation: Situation) -> Iterator[Finding]:
+def sql(situation: Situation) -> Iterator[CheckResult]:
     """Whether the catalogue can be reached, read, written and trusted."""
     url = situation.options.meta_url
     if situation.options.read_only:
@@ -61,7 +61,7 @@ def sql(situation: Situation) -> Iterator[Finding]:
         database.close_sync()
 
 
-def _sqlite_place(path: Path) -> Iterator[Finding]:
+def _sqlite_place(path: Path) -> Iterator[CheckResult]:
     folder = nearest(path.parent)
     mount = mount_of(folder)
     if mount is not None and mount.kind in _NETWORK_KINDS:
@@ -71,7 +71,7 @@ def _sqlite_place(path: Path) -> Iterator[Finding]:
         yield ok("place", f"{path} is not there yet; the first start makes it", exists=False)
 
 
-def _unavailable(database: Database, said: str) -> Finding:
+def _unavailable(database: Database, said: str) -> CheckResult:
     if "read-only" in said or "read only" in said:
         advice = "Name the primary in --meta: a standby takes no writes."
         return fail("access", f"{database.name} is read-only", advice)
@@ -83,7 +83,7 @@ def _unavailable(database: Database, said: str) -> Finding:
     return fail("access", said, advice)
 
 
-def _examine(database: Database) -> Iterator[Finding]:
+def _examine(database: Database) -> Iterator[CheckResult]:
     clock = SystemClock()
     began_ms = clock.monotonic_ms()
     version = database.run_sync(_version)
@@ -103,7 +103,7 @@ def _version(conn: Connection) -> str:
     return f"PostgreSQL {conn.execute(text('SHOW server_version')).scalar_one()}"
 
 
-def _revision(database: Database) -> Finding:
+def _revision(database: Database) -> CheckResult:
     newest = migrations.REVISIONS[-1]
     stored = database.run_sync(migrations.stored_revision)
     if stored is None:
@@ -118,7 +118,7 @@ def _revision(database: Database) -> Finding:
     return ok("tables", f"its tables are of revision {stored}, the newest", revision=stored)
 
 
-def _settings(conn: Connection) -> list[Finding]:
+def _settings(conn: Connection) -> list[CheckResult]:
     """What PostgreSQL was told that changes what a commit means."""
     row = conn.execute(
         text(
@@ -129,7 +129,7 @@ def _settings(conn: Connection) -> list[Finding]:
         )
     ).one()
     fsync, synchronous_commit, full_pages, in_recovery, version, most, used = row
-    found: list[Finding] = []
+    found: list[CheckResult] = []
     if in_recovery:
         found.append(fail("role", "it is a standby, which takes no writes", "Name the primary in --meta."))
     if fsync != "on":
@@ -155,7 +155,7 @@ def _settings(conn: Connection) -> list[Finding]:
     return found
 
 
-def _writing(database: Database, clock: SystemClock) -> Iterator[Finding]:
+def _writing(database: Database, clock: SystemClock) -> Iterator[CheckResult]:
     try:
         database.run_sync(_write_and_take_back)
     except _RolledBackError:
@@ -188,7 +188,7 @@ def _commit_nothing(conn: Connection) -> None:
         conn.execute(text("SELECT pg_logical_emit_message(true, 'tiered.doctor', '')"))
 
 
-def _clock(database: Database, clock: SystemClock) -> Finding:
+def _clock(database: Database, clock: SystemClock) -> CheckResult:
     before_ms = clock.now_ms()
     theirs_ms = database.run_sync(database_now_ms)
     ours_ms = (before_ms + clock.now_ms()) / 2

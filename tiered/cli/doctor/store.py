@@ -13,7 +13,7 @@ from typing import TypeVar
 from urllib.parse import urlsplit
 
 from tiered.cli.doctor.disk import nearest
-from tiered.cli.doctor.findings import Finding, Situation, fail, ok, warn
+from tiered.cli.doctor.findings import CheckResult, Situation, fail, ok, warn
 from tiered.cli.output import counted
 from tiered.cold.bucket import checkpoints
 from tiered.cold.local import LocalStore
@@ -34,7 +34,7 @@ CLOCK_FAIL_MS = 14 * 60_000
 T = TypeVar("T")
 
 
-def store(situation: Situation) -> Iterator[Finding]:
+def store(situation: Situation) -> Iterator[CheckResult]:
     """Whether objects can be written once, read back whole and in part, and deleted."""
     try:
         address = parse_store_url(situation.options.store_url)
@@ -51,7 +51,7 @@ def store(situation: Situation) -> Iterator[Finding]:
             yield from _bucket(address)
 
 
-def _readable(url: str) -> Iterator[Finding]:
+def _readable(url: str) -> Iterator[CheckResult]:
     """For a read replica: nothing is written, not even to try."""
     opened = open_store(url, timeout_ms=READ_TIMEOUT_MS)
     try:
@@ -69,7 +69,7 @@ def _readable(url: str) -> Iterator[Finding]:
     yield ok("read", f"the bucket of cluster {cluster.cluster_id} can be read: {counted(count, 'topic')}", topics=count)
 
 
-def _folder(address: LocalAddress) -> Iterator[Finding]:
+def _folder(address: LocalAddress) -> Iterator[CheckResult]:
     directory = address.directory.absolute()
     if not directory.exists():
         yield ok("address", f"{directory} is not there yet; it will be made in {nearest(directory)}", exists=False)
@@ -85,7 +85,7 @@ def _folder(address: LocalAddress) -> Iterator[Finding]:
         shutil.rmtree(own, ignore_errors=True)
 
 
-def _bucket(address: S3Address) -> Iterator[Finding]:
+def _bucket(address: S3Address) -> Iterator[CheckResult]:
     from tiered.cold.s3.store import S3Store
 
     off_ms = _clock_difference(address)
@@ -125,7 +125,7 @@ def _clock_difference(address: S3Address) -> float | None:
         connection.close()
 
 
-def _clock(off_ms: float) -> Finding:
+def _clock(off_ms: float) -> CheckResult:
     seconds = round(off_ms / 1000)
     if abs(off_ms) > CLOCK_WARN_MS:
         message = f"the store's clock is {abs(seconds)} s {'ahead of' if off_ms > 0 else 'behind'} this machine's"
@@ -135,7 +135,7 @@ def _clock(off_ms: float) -> Finding:
     return ok("clock", "the store's clock is this machine's, to a second or so", off_ms=off_ms)
 
 
-def _round_trip(opened: ObjectStore) -> Iterator[Finding]:
+def _round_trip(opened: ObjectStore) -> Iterator[CheckResult]:
     key = f"probes/doctor-{new_uuid()}"
     data = key.encode() * (OBJECT_BYTES // len(key))
     timed = _Timed()
@@ -206,7 +206,7 @@ def _why_not(opened: ObjectStore, said: str) -> str:
     return "See that endpoint_url and region are right, and that this machine may reach them."
 
 
-def _overwriting(opened: ObjectStore, key: str, data: bytes) -> Finding:
+def _overwriting(opened: ObjectStore, key: str, data: bytes) -> CheckResult:
     advice = "Brokers look before they write there, which is nearly as good; honouring If-None-Match is safer."
     try:
         opened.put(key, data[::-1], create_only=True)
@@ -217,7 +217,7 @@ def _overwriting(opened: ObjectStore, key: str, data: bytes) -> Finding:
     return warn("create-only", "a second write of an object is not refused", advice, create_only=False)
 
 
-def _promises(found: StoreCapabilities) -> Iterator[Finding]:
+def _promises(found: StoreCapabilities) -> Iterator[CheckResult]:
     if not found.if_match:
         advice = "Checkpoints are looked at before they are replaced there; nothing to do while one broker writes."
         yield warn("if-match", "conditional replacement (If-Match) is not honoured", advice, if_match=False)
@@ -229,7 +229,7 @@ def _promises(found: StoreCapabilities) -> Iterator[Finding]:
         yield warn("checksum", f"CRC-32C headers of uploads are {how}", advice, checksum_verified=False)
 
 
-def _gone(opened: ObjectStore, key: str) -> Iterator[Finding]:
+def _gone(opened: ObjectStore, key: str) -> Iterator[CheckResult]:
     try:
         left = opened.head(key) is not None
     except TieredError:

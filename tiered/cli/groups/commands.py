@@ -25,7 +25,7 @@ from tiered.peer.group_admin import (
     list_groups,
 )
 from tiered.peer.topology import numbers_by_topic
-from tiered.rules.groups.offset_reset import Bounds
+from tiered.rules.groups.offset_reset import LogBounds
 from tiered.rules.security.acl import Operation, ResourceType
 from tiered.wire.error_codes import GROUP_AUTHORIZATION_FAILED, GROUP_ID_NOT_FOUND, NONE, reason
 
@@ -81,7 +81,7 @@ async def _lags(cluster: Cluster, group_ids: Sequence[str]) -> dict[str, int | N
                 return {}  # Its offsets are nothing for this user, or its coordinator is away: the others are listed.
 
     committed = dict(zip(group_ids, await asyncio.gather(*map(committed_by, group_ids)), strict=True))
-    bounds: dict[TopicPartition, Bounds] = {}
+    bounds: dict[TopicPartition, LogBounds] = {}
     try:
         bounds = await bounds_of(cluster, {each for offsets in committed.values() for each in offsets})
     except* TieredError:
@@ -121,21 +121,21 @@ async def missing_group(cluster: Cluster, group_id: str) -> str:
     return f"there is no group {group_id}{nearest_names(group_id, there)}"
 
 
-async def bounds_of(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Bounds]:
+async def bounds_of(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, LogBounds]:
     """The bounds of those partitions that exist and have a leader."""
     wanted = numbers_by_topic(partitions)
     if not wanted:
         return {}
     described = (await cluster.metadata(sorted(wanted))).topics
     turns = asyncio.Semaphore(_LISTED_AT_ONCE)
-    found: dict[TopicPartition, Bounds] = {}
+    found: dict[TopicPartition, LogBounds] = {}
 
     async def look(topic: str, numbers: list[int]) -> None:
         async with turns:
             starts = await cluster.list_offsets(topic, dict.fromkeys(numbers, EARLIEST))
             ends = await cluster.list_offsets(topic, dict.fromkeys(numbers, LATEST))
         for number in numbers:
-            found[topic, number] = Bounds(start=starts[number], end=ends[number])
+            found[topic, number] = LogBounds(start=starts[number], end=ends[number])
 
     async with asyncio.TaskGroup() as tasks:
         for topic, numbers in wanted.items():

@@ -15,20 +15,15 @@ from tiered.cli.output import Cell, complain, counted, print_json, print_table, 
 from tiered.cli.times import moment_ms
 from tiered.errors import GroupNotFound
 from tiered.peer import BrokerError, Cluster, TopicPartition
-from tiered.peer.group_admin import (
-    committed_offsets,
-    delete_offsets,
-    describe_group,
-    move_offsets,
-)
+from tiered.peer.group_admin import committed_offsets, delete_offsets, describe_group, move_offsets
 from tiered.peer.topology import numbers_by_topic
 from tiered.rules.groups.offset_reset import (
-    Bounds,
-    Earliest,
-    Latest,
+    LogBounds,
     NewOffset,
     ShiftBy,
     Target,
+    ToEarliest,
+    ToLatest,
     ToOffset,
     ToTimestamp,
     new_offset,
@@ -126,7 +121,7 @@ async def _partitions(cluster: Cluster, wanted: Wanted) -> list[TopicPartition]:
     return sorted((name, number) for name, numbers in found.items() for number in numbers)
 
 
-def _require_there(partitions: Sequence[TopicPartition], bounds: Mapping[TopicPartition, Bounds]) -> None:
+def _require_there(partitions: Sequence[TopicPartition], bounds: Mapping[TopicPartition, LogBounds]) -> None:
     missing = [f"{topic}-{partition}" for topic, partition in partitions if (topic, partition) not in bounds]
     if missing:
         raise CommandFailed(
@@ -136,7 +131,7 @@ def _require_there(partitions: Sequence[TopicPartition], bounds: Mapping[TopicPa
 
 
 async def _found_by_time(
-    cluster: Cluster, bounds: Mapping[TopicPartition, Bounds], target: Target
+    cluster: Cluster, bounds: Mapping[TopicPartition, LogBounds], target: Target
 ) -> dict[TopicPartition, int]:
     """The first offset since the time, of partitions that have a record as young."""
     found: dict[TopicPartition, int] = {}
@@ -150,9 +145,9 @@ async def _found_by_time(
 def target_of(arguments: argparse.Namespace) -> Target:
     """What the options mean. Raises UsageError."""
     if arguments.to_earliest:
-        return Earliest()
+        return ToEarliest()
     if arguments.to_latest:
-        return Latest()
+        return ToLatest()
     if arguments.to_offset is not None:
         return ToOffset(offset=arguments.to_offset)
     if arguments.by is not None:

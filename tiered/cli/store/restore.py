@@ -19,7 +19,7 @@ from tiered.cold.object_store import ObjectStore
 from tiered.cold.opening import open_store, store_identity
 from tiered.meta import restore as stored
 from tiered.meta.engine import Database
-from tiered.meta.restore import Target
+from tiered.meta.restore import TargetDatabase
 from tiered.rules.segments.restore_plan import (
     FoundBucket,
     MovedOffset,
@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _apply(
-    arguments: argparse.Namespace, store: ObjectStore, found: FoundBucket, plan: RestorePlan, target: Target
+    arguments: argparse.Namespace, store: ObjectStore, found: FoundBucket, plan: RestorePlan, target: TargetDatabase
 ) -> None:
     if target.holds is not None:
         raise CommandFailed(f"the database holds {target.holds}: give --meta an empty one")
@@ -83,7 +83,7 @@ def _apply(
     _print(plan, stored.EMPTY, json=arguments.json, applied=True)
 
 
-def _already_there(target: Target, *, json: bool) -> int:
+def _already_there(target: TargetDatabase, *, json: bool) -> int:
     """The transaction was committed: a run that was interrupted after it, or whose answer was lost."""
     if target.brokers:
         raise CommandFailed(
@@ -96,7 +96,7 @@ def _already_there(target: Target, *, json: bool) -> int:
     return EXIT_OK
 
 
-def _print(plan: RestorePlan, target: Target, *, json: bool, applied: bool) -> None:
+def _print(plan: RestorePlan, target: TargetDatabase, *, json: bool, applied: bool) -> None:
     if json:
         print_json(_as_json(plan, target_holds=target.holds, applied=applied))
     elif applied:

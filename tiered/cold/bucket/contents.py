@@ -16,7 +16,7 @@ from tiered.cold.object_store import ObjectStore
 from tiered.errors import Corrupt, CorruptObject, InvalidConfig, ObjectMissing
 from tiered.formats.json_fields import MAX_NUMBER
 from tiered.formats.producer_snapshot import decode_producers
-from tiered.formats.segment_check import Place
+from tiered.formats.segment_check import ExpectedSegment
 from tiered.rules.segments.restore_plan import FoundBucket, FoundGroups, FoundPartition
 
 Report = Callable[[int, int], None]
@@ -84,7 +84,9 @@ def _with_producers(store: ObjectStore, found: StoredPartition) -> FoundPartitio
     head, segments = found.head, found.segments
     newest_producer_id = -1
     if segments:
-        place = Place(topic=head.topic, topic_id=head.topic_id, partition=head.partition, segment=segments[-1])
+        place = ExpectedSegment(
+            topic=head.topic, topic_id=head.topic_id, partition=head.partition, segment=segments[-1]
+        )
         try:
             snapshot = load_tail(store, place).producer_snapshot
             newest_producer_id = max((each.producer_id for each in decode_producers(snapshot)), default=-1)

@@ -16,7 +16,7 @@ from tiered.cold.object_store import ObjectStore
 from tiered.errors import Corrupt, CorruptBatch, ObjectExists
 from tiered.formats import record_batch
 from tiered.formats.record_batch import BatchHeader
-from tiered.formats.segment_check import Place
+from tiered.formats.segment_check import ExpectedSegment
 from tiered.formats.segment_object import ChunkRow, runs
 from tiered.rules.segments.batch_compaction import OffsetSet, SegmentCleaning
 
@@ -29,7 +29,7 @@ class RewriteOrder:
     of each idempotent producer ends."""
 
     cluster_id: str
-    place: Place
+    place: ExpectedSegment
     object_key: str
     chunk_bytes: int
     now_ms: int
@@ -111,7 +111,9 @@ def rewrite(store: ObjectStore, order: RewriteOrder, newest: Iterable[int], scra
     )
 
 
-def batches(store: ObjectStore, place: Place, chunks: Sequence[ChunkRow]) -> Iterator[tuple[bytes, int, BatchHeader]]:
+def batches(
+    store: ObjectStore, place: ExpectedSegment, chunks: Sequence[ChunkRow]
+) -> Iterator[tuple[bytes, int, BatchHeader]]:
     """Each batch of the segment: a buffer, its position there and its header. Raises Corrupt at the first byte that is
     not what was uploaded."""
     for run in runs(chunks, RUN_BYTES):
@@ -122,7 +124,7 @@ def batches(store: ObjectStore, place: Place, chunks: Sequence[ChunkRow]) -> Ite
 
 
 def _cleaned(
-    store: ObjectStore, place: Place, chunks: Sequence[ChunkRow], cleaning: SegmentCleaning
+    store: ObjectStore, place: ExpectedSegment, chunks: Sequence[ChunkRow], cleaning: SegmentCleaning
 ) -> Iterator[bytes | memoryview]:
     next_offset = place.segment.base_offset
     for data, position, header in batches(store, place, chunks):

@@ -1,26 +1,27 @@
 """Segment objects read as their committed rows vouch for them: a tail, or neighbouring chunks, with one request each.
 
 Owns the requests; `formats.segment_check` accepts what comes. Every function blocks. Must never answer with bytes that
-fail a check (T8). Errors tell what is wrong and not where: `Place.named` does, with what the caller's reader can do.
+fail a check (T8). Errors tell what is wrong and not where: `ExpectedSegment.named` does, with what the caller's
+reader can do.
 """
 
 from collections.abc import Sequence
 
 from tiered.cold.object_store import ObjectStore
-from tiered.formats.segment_check import Place, accepted_chunk, accepted_tail, tail_bytes
+from tiered.formats.segment_check import ExpectedSegment, accepted_chunk, accepted_tail, tail_bytes
 from tiered.formats.segment_object import ChunkRow, SegmentTail
 
 RUN_BYTES = 8 << 20
 """What one request asks for, where a segment is read from end to end."""
 
 
-def load_tail(store: ObjectStore, place: Place) -> SegmentTail:
+def load_tail(store: ObjectStore, place: ExpectedSegment) -> SegmentTail:
     """Everything behind the segment's batches. Raises CorruptObject, ObjectMissing, StoreUnavailable."""
     segment = place.segment
     return accepted_tail(place, store.get_range(segment.object_key, segment.log_bytes, tail_bytes(segment)))
 
 
-def load_run(store: ObjectStore, place: Place, rows: Sequence[ChunkRow]) -> bytes:
+def load_run(store: ObjectStore, place: ExpectedSegment, rows: Sequence[ChunkRow]) -> bytes:
     """Neighbouring chunks of the segment, each accepted, the last one to its end. Raises Corrupt, StoreUnavailable."""
     start = rows[0].position
     data = get_run(store, place, rows)
@@ -31,7 +32,7 @@ def load_run(store: ObjectStore, place: Place, rows: Sequence[ChunkRow]) -> byte
     return data
 
 
-def get_run(store: ObjectStore, place: Place, rows: Sequence[ChunkRow]) -> bytes:
+def get_run(store: ObjectStore, place: ExpectedSegment, rows: Sequence[ChunkRow]) -> bytes:
     """What stands where neighbouring chunks should be: nothing is accepted yet."""
     start = rows[0].position
     return store.get_range(place.segment.object_key, start, rows[-1].position + rows[-1].length - start)

@@ -13,7 +13,7 @@ from tiered.cold.object_store import BLOCK_BYTES, ObjectStore
 from tiered.errors import CorruptFile, CorruptObject, ObjectMissing
 from tiered.formats import segment_object
 from tiered.formats.chunk_table import DEFAULT_CHUNK_BYTES, ChunkTable, ChunkTableBuilder
-from tiered.formats.segment_object import AbortedTransaction
+from tiered.formats.segment_object import AbortedIndexEntry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ def describe(
     leader_epochs: Sequence[tuple[int, int]],
     producer_snapshot: bytes,
     previous_root_sha256: bytes,
-    aborted: Sequence[AbortedTransaction] = (),
+    aborted: Sequence[AbortedIndexEntry] = (),
     chunk_bytes: int = DEFAULT_CHUNK_BYTES,
 ) -> DescribedSegment:
     """The first `size_bytes` of the segment file `fd`, checked batch by batch, in blocks of 1 MiB.

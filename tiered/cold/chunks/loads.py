@@ -14,7 +14,7 @@ from tiered.cold.chunks.cache import Loaded
 from tiered.cold.object_store import ObjectStore
 from tiered.errors import Corrupt, CorruptObject, ObjectMissing, TieredError
 from tiered.formats.chunk_table import ChunkRow
-from tiered.formats.segment_check import Place, accepted_chunk
+from tiered.formats.segment_check import ExpectedSegment, accepted_chunk
 
 T = TypeVar("T")
 
@@ -29,7 +29,7 @@ class ChecksState:
     missing: int = 0
 
 
-def named(place: Place, error: Corrupt) -> Corrupt:
+def named(place: ExpectedSegment, error: Corrupt) -> Corrupt:
     """What a broker says of it: the same failure with everything that is concerned (T8)."""
     return place.named(
         error,
@@ -45,7 +45,7 @@ class ChunkLoads:
         self._store = store
         self.state = state
 
-    def load(self, place: Place, rows: Sequence[ChunkRow]) -> Sequence[Loaded]:
+    def load(self, place: ExpectedSegment, rows: Sequence[ChunkRow]) -> Sequence[Loaded]:
         """Neighbouring chunks with one request: each verified, or the error that names what is wrong with it.
 
         Raises what concerns them all: StoreUnavailable, and ObjectMissing.
@@ -62,7 +62,7 @@ class ChunkLoads:
             return [self._outcome(place, row) for row in rows]  # Truncated: what stands before the cut is whole.
         return [self._of(place, row, data[row.position - start :][: row.length]) for row in rows]
 
-    def checked(self, place: Place, load: Callable[[], T]) -> T:
+    def checked(self, place: ExpectedSegment, load: Callable[[], T]) -> T:
         """What `load` answers with. A failed check is tried once more, because the way here may be at fault and
         not the object; then the error names everything."""
         try:
@@ -73,7 +73,7 @@ class ChunkLoads:
         except Corrupt:
             return self._second(place, load)
 
-    def _of(self, place: Place, row: ChunkRow, data: memoryview) -> Loaded:
+    def _of(self, place: ExpectedSegment, row: ChunkRow, data: memoryview) -> Loaded:
         """The chunk that came with its neighbours, or what came of asking for it alone."""
         try:
             accepted_chunk(row, data)
@@ -84,21 +84,21 @@ class ChunkLoads:
                 return error
         return data
 
-    def _outcome(self, place: Place, row: ChunkRow) -> Loaded:
+    def _outcome(self, place: ExpectedSegment, row: ChunkRow) -> Loaded:
         try:
             return self._alone(place, row)
         except TieredError as error:
             return error
 
-    def _alone(self, place: Place, row: ChunkRow) -> bytes:
+    def _alone(self, place: ExpectedSegment, row: ChunkRow) -> bytes:
         return self.checked(place, partial(self._load_chunk, place, row))
 
-    def _load_chunk(self, place: Place, row: ChunkRow) -> bytes:
+    def _load_chunk(self, place: ExpectedSegment, row: ChunkRow) -> bytes:
         data = get_run(self._store, place, (row,))
         accepted_chunk(row, data)
         return data
 
-    def _second(self, place: Place, load: Callable[[], T]) -> T:
+    def _second(self, place: ExpectedSegment, load: Callable[[], T]) -> T:
         try:
             loaded = load()
         except Corrupt as error:

@@ -23,7 +23,7 @@ from tiered.file_slice import FileSlice
 from tiered.formats import chunk_table, record_batch
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.formats.chunk_table import ChunkRow
-from tiered.formats.segment_check import Place
+from tiered.formats.segment_check import ExpectedSegment
 from tiered.formats.segment_object import SegmentTail
 from tiered.rules.pacing import read_ahead
 from tiered.rules.pacing.read_ahead import DEFAULT_LIMITS, ReadAhead, ReadAheadLimits
@@ -91,7 +91,7 @@ class ColdReader:
 
     async def read(
         self,
-        place: Place,
+        place: ExpectedSegment,
         *,
         offset: int,
         max_bytes: int,
@@ -110,7 +110,7 @@ class ColdReader:
         return await self._examine(place, _cut, chunk, offset, max_bytes)
 
     async def offset_for_timestamp(
-        self, place: Place, *, timestamp_ms: int, start_offset: int
+        self, place: ExpectedSegment, *, timestamp_ms: int, start_offset: int
     ) -> tuple[int, int] | None:
         """Offset and timestamp of the first record at or above `start_offset` whose timestamp is at least
         `timestamp_ms`; None when the segment has none. Timestamps need not ascend."""
@@ -128,13 +128,13 @@ class ColdReader:
                 return found
         return None
 
-    async def tail(self, place: Place) -> SegmentTail:
+    async def tail(self, place: ExpectedSegment) -> SegmentTail:
         """The segment's footer, chunk table, leader epochs, aborted transactions and producer snapshot."""
         return await self._open(place)
 
     # Tails
 
-    async def _open(self, place: Place) -> SegmentTail:
+    async def _open(self, place: ExpectedSegment) -> SegmentTail:
         object_id = place.segment.object_id
         held = self._tails.get(object_id)
         if held is not None:
@@ -142,10 +142,10 @@ class ColdReader:
             return held[0]
         return await self._opening.result(object_id, partial(self._fetch_tail, place))
 
-    async def _fetch_tails(self, place: Place) -> Sequence[SegmentTail]:
+    async def _fetch_tails(self, place: ExpectedSegment) -> Sequence[SegmentTail]:
         return (await self._fetch_tail(place),)
 
-    async def _fetch_tail(self, place: Place) -> SegmentTail:
+    async def _fetch_tail(self, place: ExpectedSegment) -> SegmentTail:
         tail = await self._pool.run(self._load_tail, place)
         self.state.tails_opened += 1
         weight = (place.segment.size_bytes - place.segment.log_bytes) * _TAIL_OVERHEAD
@@ -156,19 +156,19 @@ class ColdReader:
             self._tails_bytes -= freed
         return tail
 
-    def _load_tail(self, place: Place) -> SegmentTail:
+    def _load_tail(self, place: ExpectedSegment) -> SegmentTail:
         """Runs in a thread of the pool."""
         return self._loads.checked(place, partial(load_tail, self._store, place))
 
     # Chunks
 
-    async def _chunk(self, place: Place, chunks: Sequence[ChunkRow], index: int) -> FileSlice:
+    async def _chunk(self, place: ExpectedSegment, chunks: Sequence[ChunkRow], index: int) -> FileSlice:
         """One chunk, and nothing is expected of who asks for it."""
         held = self._cache.held((place.segment.object_id, index))
         return held if held is not None else await self._cache.loading(self._run(place, chunks, index, 0))
 
     async def _chunk_in_order(
-        self, place: Place, chunks: Sequence[ChunkRow], index: int, following: CommittedSegment | None
+        self, place: ExpectedSegment, chunks: Sequence[ChunkRow], index: int, following: CommittedSegment | None
     ) -> FileSlice:
         """One chunk for a reader that may go on to the next. What it will want is on its way before it has this one."""
         row = chunks[index]
@@ -192,7 +192,7 @@ class ColdReader:
         return await loading
 
     def _read_ahead(
-        self, place: Place, chunks: Sequence[ChunkRow], index: int, ahead_bytes: int, request_bytes: int
+        self, place: ExpectedSegment, chunks: Sequence[ChunkRow], index: int, ahead_bytes: int, request_bytes: int
     ) -> int:
         """Begins to load so much from this chunk on, but for what is here already; how much is left for the segment
         after this one. Nothing when there is no room for more now."""
@@ -207,7 +207,7 @@ class ColdReader:
             index += count
         return ahead_bytes
 
-    def _read_ahead_in(self, place: Place, ahead_bytes: int, request_bytes: int) -> None:
+    def _read_ahead_in(self, place: ExpectedSegment, ahead_bytes: int, request_bytes: int) -> None:
         """The same from the beginning of the segment to come; its tail first, if it is not open."""
         object_id = place.segment.object_id
         if object_id in self._tails:
@@ -215,7 +215,7 @@ class ColdReader:
         elif not self._opening.is_flying(object_id):
             self._opening.begin((object_id,), partial(self._fetch_tails, place))
 
-    def _run(self, place: Place, chunks: Sequence[ChunkRow], index: int, request_bytes: int) -> ChunkRun:
+    def _run(self, place: ExpectedSegment, chunks: Sequence[ChunkRow], index: int, request_bytes: int) -> ChunkRun:
         """The chunk and those after it, together `request_bytes` to the nearest chunk: a reader's pace
         doubles by whole chunks, where `chunk_table.runs` keeps below a bound."""
         end, total_bytes = index + 1, chunks[index].length
@@ -232,7 +232,7 @@ class ColdReader:
 
     # Checks
 
-    async def _examine(self, place: Place, examine: Callable[..., T], *arguments: object) -> T:
+    async def _examine(self, place: ExpectedSegment, examine: Callable[..., T], *arguments: object) -> T:
         try:
             return await self._cutting.run(examine, *arguments)
         except Corrupt as error:

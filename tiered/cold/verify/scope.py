@@ -13,7 +13,7 @@ from tiered.cold.object_store import ObjectStore
 from tiered.errors import Corrupt, InvalidConfig, UnknownFormat
 from tiered.formats import object_key
 from tiered.formats.checkpoint import ClusterCheckpoint, CommittedSegment, PartitionCheckpoint
-from tiered.formats.segment_check import Fault, FaultKind, Place
+from tiered.formats.segment_check import ExpectedSegment, Fault, FaultKind
 
 _NAMED = 10
 _READS = 2  # The way here may be at fault, and not the object.
@@ -55,10 +55,10 @@ class ScopedPage:
     segments: tuple[CommittedSegment, ...]
     faults: tuple[Fault, ...]
 
-    def places(self) -> list[Place]:
+    def places(self) -> list[ExpectedSegment]:
         """The segments, as they are checked one by one."""
         return [
-            Place(
+            ExpectedSegment(
                 cluster_ids=self.cluster_ids,
                 topic=self.partition.topic,
                 topic_id=self.partition.topic_id,
@@ -137,7 +137,7 @@ def group_faults(store: ObjectStore) -> list[tuple[str, Fault]]:
     return found
 
 
-def is_still_named(store: ObjectStore, place: Place) -> bool:
+def is_still_named(store: ObjectStore, place: ExpectedSegment) -> bool:
     """False when brokers gave the segment up meanwhile: retention, DeleteRecords, or the topic's deletion."""
     try:
         cluster = checkpoints.read_cluster_checkpoint(store)

@@ -14,7 +14,7 @@ from tiered.cold.object_store import ObjectStore
 from tiered.errors import Corrupt, CorruptObject, ObjectMissing
 from tiered.formats import chunk_table, segment_check, segment_object
 from tiered.formats.checkpoint import CommittedSegment
-from tiered.formats.segment_check import Fault, FaultKind, Place, of_segment
+from tiered.formats.segment_check import ExpectedSegment, Fault, FaultKind, of_segment
 from tiered.formats.segment_object import TAIL_GUESS_BYTES, ChunkRow, NeedMore, SegmentFooter, SegmentTail
 from tiered.rules.segments.sampling import ChunkSample
 
@@ -51,7 +51,7 @@ class SegmentVerifier:
         self._sample = sample
         self._advance = advance
 
-    def check(self, place: Place) -> CheckedSegment:
+    def check(self, place: ExpectedSegment) -> CheckedSegment:
         """The segment's verdict. Raises StoreUnavailable when it could not be had."""
         opened = self._open_twice(place)
         if isinstance(opened, Fault):
@@ -66,7 +66,7 @@ class SegmentVerifier:
                 break
         return CheckedSegment(chunks=len(chosen), size_bytes=read_bytes, faults=tuple(faults[:MAX_FAULTS]))
 
-    def check_part(self, place: Place, *, first_chunk: int, max_bytes: int) -> CheckedSegment:
+    def check_part(self, place: ExpectedSegment, *, first_chunk: int, max_bytes: int) -> CheckedSegment:
         """The verdict on the segment's tail, and on its chunks from `first_chunk` on: one at least, else at most
         `max_bytes` of them. Raises StoreUnavailable when it could not be had."""
         opened = self._open_twice(place)
@@ -87,7 +87,7 @@ class SegmentVerifier:
 
     # The tail
 
-    def _open_twice(self, place: Place) -> tuple[ChunkRow, ...] | Fault:
+    def _open_twice(self, place: ExpectedSegment) -> tuple[ChunkRow, ...] | Fault:
         # A key that is none of ours may lead anywhere: it is not asked for.
         wrong_key = segment_check.check_key(place.segment, place.topic_id, place.partition)
         if wrong_key is not None:
@@ -95,7 +95,7 @@ class SegmentVerifier:
         opened = self._open(place)
         return self._open(place) if isinstance(opened, Fault) else opened  # The way here may be at fault.
 
-    def _open(self, place: Place) -> tuple[ChunkRow, ...] | Fault:
+    def _open(self, place: ExpectedSegment) -> tuple[ChunkRow, ...] | Fault:
         segment = place.segment
         found = self._store.head(segment.object_key)
         if found is None:
@@ -118,7 +118,7 @@ class SegmentVerifier:
             return tail.chunks
         return (self._other(place, segment.size_bytes) if tail.kind is FaultKind.TAIL else None) or tail
 
-    def _wrong_size(self, place: Place, size_bytes: int) -> Fault:
+    def _wrong_size(self, place: ExpectedSegment, size_bytes: int) -> Fault:
         """A swapped object mostly has another size too: what it says of itself comes first."""
         other = self._other(place, size_bytes)
         if other is not None:
@@ -129,7 +129,7 @@ class SegmentVerifier:
             return of_segment(segment, FaultKind.TRUNCATED, f"{words}: it is cut off")
         return of_segment(segment, FaultKind.OVERSIZED, words)
 
-    def _other(self, place: Place, size_bytes: int) -> Fault | None:
+    def _other(self, place: ExpectedSegment, size_bytes: int) -> Fault | None:
         """A fault when the object is another segment, by its own footer."""
         footer = self._footer(place.segment.object_key, size_bytes)
         if footer is None:
@@ -155,7 +155,7 @@ class SegmentVerifier:
     # Chunks
 
     def _check_chunks(
-        self, place: Place, chunks: Sequence[ChunkRow], chosen: Sequence[int]
+        self, place: ExpectedSegment, chunks: Sequence[ChunkRow], chosen: Sequence[int]
     ) -> Iterator[tuple[int, list[Fault]]]:
         """How many bytes were read with a request, and the faults of the chunks that came with it."""
         indexes = iter(chosen)
@@ -165,7 +165,7 @@ class SegmentVerifier:
             self._advance(run_bytes)
             yield run_bytes, faults
 
-    def _check_run(self, place: Place, run: Sequence[ChunkRow], indexes: Sequence[int]) -> Iterator[Fault]:
+    def _check_run(self, place: ExpectedSegment, run: Sequence[ChunkRow], indexes: Sequence[int]) -> Iterator[Fault]:
         """The faults of neighbouring chunks, read with one request; each bad one is fetched and checked again."""
         try:
             data = get_run(self._store, place, run)
@@ -179,7 +179,7 @@ class SegmentVerifier:
             if fault is not None:
                 yield fault
 
-    def _second_look(self, place: Place, row: ChunkRow, index: int) -> Fault | None:
+    def _second_look(self, place: ExpectedSegment, row: ChunkRow, index: int) -> Fault | None:
         try:
             data = get_run(self._store, place, (row,))
         except Corrupt as error:

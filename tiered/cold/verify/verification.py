@@ -30,7 +30,7 @@ from tiered.cold.verify.scope import (
 from tiered.cold.verify.segments import CheckedSegment, SegmentVerifier, memory_bytes
 from tiered.errors import StoreUnavailable
 from tiered.formats import object_key
-from tiered.formats.segment_check import Fault, FaultKind, Place, of_segment
+from tiered.formats.segment_check import ExpectedSegment, Fault, FaultKind, of_segment
 from tiered.rules.segments.sampling import ChunkSample
 from tiered.runtime import BlockingPool
 
@@ -116,7 +116,7 @@ def survey(store: ObjectStore, topics: Collection[str] | None) -> Survey:
     return Survey(partitions=len(scope.partitions), segments=segments, log_bytes=log_bytes)
 
 
-class Findings:
+class VerificationFindings:
     """What one run over `store`, or over `topics` of it, has found, whoever checks its segments. Every call blocks."""
 
     def __init__(self, store: ObjectStore, topics: Collection[str] | None) -> None:
@@ -145,14 +145,14 @@ class Findings:
                 self.state.log_bytes += sum(each.log_bytes for each in page.segments)
                 yield page
 
-    def checked(self, place: Place, checked: CheckedSegment) -> None:
+    def checked(self, place: ExpectedSegment, checked: CheckedSegment) -> None:
         """The verdict on one segment."""
         self.state.checked_segments += 1
         self.state.checked_chunks += checked.chunks
         self.state.unread_bytes += place.segment.log_bytes - checked.size_bytes
         self.add_all(place, checked.faults)
 
-    def add_all(self, place: Place, faults: Iterable[Fault]) -> None:
+    def add_all(self, place: ExpectedSegment, faults: Iterable[Fault]) -> None:
         """Faults of a segment."""
         for fault in faults:
             self._add(place.topic, place.partition, place.segment.object_key, fault)
@@ -196,7 +196,7 @@ class StoreVerifier:
     ) -> None:
         self._store = PatientStore(store, first_backoff_ms=first_backoff_ms)
         self._topics = topics
-        self._findings = Findings(self._store, topics)
+        self._findings = VerificationFindings(self._store, topics)
         self._parallel = parallel
         self._progress = progress
         self._with_orphans = with_orphans
@@ -207,7 +207,7 @@ class StoreVerifier:
         self._counting = threading.Lock()
         self._taking = asyncio.Lock()
         self._pages: Iterator[ScopedPage] = iter(())
-        self._ready: deque[Place] = deque()
+        self._ready: deque[ExpectedSegment] = deque()
         self._unreadable_in_a_row = 0
         self.state = self._findings.state
 
@@ -239,7 +239,7 @@ class StoreVerifier:
 
     # Segments
 
-    async def _take(self) -> Place | None:
+    async def _take(self) -> ExpectedSegment | None:
         """The next segment; None when there are no more. Reads one page ahead of the workers at most."""
         async with self._taking:
             while not self._ready:
@@ -284,7 +284,7 @@ class StoreVerifier:
             await asyncio.sleep(_TELL_S)
 
 
-def unreadable(place: Place, error: StoreUnavailable) -> Fault:
+def unreadable(place: ExpectedSegment, error: StoreUnavailable) -> Fault:
     """A segment that the store did not give: nothing is known to be wrong with it."""
     return of_segment(place.segment, FaultKind.UNREADABLE, f"it could not be read: {error}")
 

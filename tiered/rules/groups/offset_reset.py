@@ -9,12 +9,12 @@ from typing import assert_never
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Earliest:
+class ToEarliest:
     """The first offset of the log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Latest:
+class ToLatest:
     """The end of the log."""
 
 
@@ -39,11 +39,11 @@ class ShiftBy:
     records: int
 
 
-Target = Earliest | Latest | ToOffset | ToTimestamp | ShiftBy
+Target = ToEarliest | ToLatest | ToOffset | ToTimestamp | ShiftBy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
+class LogBounds:
     """What the log of one partition holds for readers: from `start` up to, not including, `end`."""
 
     start: int
@@ -59,16 +59,16 @@ class NewOffset:
 
 
 def new_offset(
-    target: Target, bounds: Bounds, *, committed: int | None = None, found: int | None = None
+    target: Target, bounds: LogBounds, *, committed: int | None = None, found: int | None = None
 ) -> NewOffset | None:
     """The offset that `target` means in a partition; None where a shift has nothing to count from.
 
     `found` is the first offset since the time of a ToTimestamp, None when every record is older.
     """
     match target:
-        case Earliest():
+        case ToEarliest():
             wanted = bounds.start
-        case Latest():
+        case ToLatest():
             wanted = bounds.end
         case ToTimestamp():
             wanted = bounds.end if found is None else found

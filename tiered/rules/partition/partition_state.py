@@ -12,7 +12,7 @@ from tiered.errors import FencedLeaderEpoch, UnknownLeaderEpoch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Offsets:
+class PartitionOffsets:
     """A partition's offsets at one moment.
 
     `log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset`; offsets below

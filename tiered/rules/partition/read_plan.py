@@ -34,7 +34,7 @@ class CaughtUp:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OutOfRange:
+class OutsideLog:
     """`offset` is not in the log; these are its bounds."""
 
     offset: int
@@ -42,7 +42,7 @@ class OutOfRange:
     log_end_offset: int
 
 
-Plan: TypeAlias = Hot | Cold | CaughtUp | OutOfRange
+Plan: TypeAlias = Hot | Cold | CaughtUp | OutsideLog
 
 
 def plan(
@@ -62,7 +62,7 @@ def plan(
     """
     log_end = readable_end_offset if log_end_offset is None else log_end_offset
     if offset < log_start_offset or offset > max(log_end, readable_end_offset):
-        return OutOfRange(offset=offset, log_start_offset=log_start_offset, log_end_offset=log_end)
+        return OutsideLog(offset=offset, log_start_offset=log_start_offset, log_end_offset=log_end)
     if offset >= readable_end_offset:
         return CaughtUp(offset=offset)
     if offset >= local_log_start_offset:

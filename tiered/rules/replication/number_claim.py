@@ -50,7 +50,7 @@ class Claim:
         return holder.fenced or is_own or holder == self.silent
 
 
-class Waiting(Enum):
+class HolderVerdict(Enum):
     """What a look at the holder says."""
 
     GOES_ON = "goes on"
@@ -68,7 +68,7 @@ class HolderWatchState:
         self._began_ms: float | None = None
         self._before: Holder | None = None
 
-    def look(self, holder: Holder, now_ms: float) -> Waiting:
+    def look(self, holder: Holder, now_ms: float) -> HolderVerdict:
         """`now_ms` is the looker's own. It ends after three sessions of looks: who moves in the third one stays."""
         if self._began_ms is None:
             self._began_ms = now_ms
@@ -76,10 +76,10 @@ class HolderWatchState:
         # There is one number alone, so any will do.
         self._watch.look([(InSyncReplica(0, holder.broker_epoch), holder.heartbeat_at_ms)], now_ms)
         if self._watch.silent():
-            return Waiting.HOLDER_IS_SILENT
+            return HolderVerdict.HOLDER_IS_SILENT
         if has_moved and now_ms - self._began_ms >= self._patience_ms:
-            return Waiting.HOLDER_STAYS
-        return Waiting.GOES_ON
+            return HolderVerdict.HOLDER_STAYS
+        return HolderVerdict.GOES_ON
 
 
 def with_attempt(incarnations: Sequence[UUID], incarnation_id: UUID) -> tuple[UUID, ...]:

@@ -13,16 +13,16 @@ from typing import NamedTuple
 from tiered.errors import InvalidReplicationFactor
 
 
-class Place(NamedTuple):
+class BrokerPlace(NamedTuple):
     """A broker that replicas may be put on. One without a rack counts as a rack of its own."""
 
     broker_id: int
     rack: str | None
 
 
-def place_of(broker_id: int, *, rack: str | None, host: str) -> Place:
+def place_of(broker_id: int, *, rack: str | None, host: str) -> BrokerPlace:
     """Where the broker is: those that were given no rack share one with all that are reached at their host."""
-    return Place(broker_id, rack or host)
+    return BrokerPlace(broker_id, rack or host)
 
 
 def assign(
@@ -34,7 +34,7 @@ def assign(
     `start` begins elsewhere. Followers go to the racks that the partition has least of, then to the brokers that
     have least so far, then to those that were next to this leader least, so that a dead leader's work falls on many.
     """
-    ring = _alternating([Place(*each) for each in brokers])
+    ring = _alternating([BrokerPlace(*each) for each in brokers])
     if not 1 <= replication_factor <= len(ring):
         raise InvalidReplicationFactor(
             f"replication factor {replication_factor}, but there {_are(len(ring))}; use 1 to {len(ring)} (or -1)"
@@ -49,14 +49,14 @@ def _are(count: int) -> str:
     return "is 1 broker" if count == 1 else f"are {count} brokers"
 
 
-def _rack(place: Place) -> str | int:
+def _rack(place: BrokerPlace) -> str | int:
     """A key that no two racks share: brokers without a rack are told apart by their ids."""
     return place.broker_id if place.rack is None else place.rack
 
 
-def _alternating(brokers: Sequence[Place]) -> list[Place]:
+def _alternating(brokers: Sequence[BrokerPlace]) -> list[BrokerPlace]:
     """The brokers in an order in which neighbours are of different racks as long as that is possible."""
-    by_rack: dict[str | int, list[Place]] = {}
+    by_rack: dict[str | int, list[BrokerPlace]] = {}
     for place in sorted(brokers, key=lambda each: each.broker_id):
         by_rack.setdefault(_rack(place), []).append(place)
     ranked = [
@@ -69,7 +69,7 @@ def _alternating(brokers: Sequence[Place]) -> list[Place]:
 class _Spread:
     """What was given out so far."""
 
-    ring: list[Place]
+    ring: list[BrokerPlace]
     replicas: Counter[int] = field(default_factory=Counter)
     followers: Counter[tuple[int, int, int]] = field(default_factory=Counter)
     """How often a broker stands at a place behind a leader: the first of them takes over when it dies."""

@@ -11,14 +11,14 @@ from tiered.formats.aborted_ranges import AbortedRange
 from tiered.formats.batch_filter import MAX_HOLE_OFFSETS, RawRecord, emptied, filtered, is_hole, the_hole
 from tiered.formats.record_batch import BatchHeader, Buffer
 from tiered.rules.segments import compaction
-from tiered.rules.segments.compaction import Fate
+from tiered.rules.segments.compaction import BatchFate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cleaned:
     """What becomes of a batch. `batch` takes its place; None where it stays as it is, or goes."""
 
-    fate: Fate
+    fate: BatchFate
     batch: bytes | None
     kept_records: int
     has_tombstones: bool
@@ -55,11 +55,11 @@ def clean(
         if tombstones and delete_horizon_ms is not None:
             changed = filtered(buffer, position, keeps, delete_horizon_ms=delete_horizon_ms)
     fate = compaction.fate(header, kept_records=kept_records, last_offsets=last_offsets)
-    if fate is Fate.EMPTY:
+    if fate is BatchFate.EMPTY:
         changed = emptied(header) if header.record_count else None
     return Cleaned(
         fate=fate,
-        batch=None if fate is Fate.GO else changed,
+        batch=None if fate is BatchFate.GO else changed,
         kept_records=kept_records,
         has_tombstones=tombstones > 0,
     )
@@ -145,7 +145,7 @@ class SegmentCleaning:
             delete_horizon_ms=self._delete_horizon_ms if horizon_ms is None else None,
         )
         self.removed_records += header.record_count - cleaned.kept_records
-        if cleaned.fate is Fate.GO:
+        if cleaned.fate is BatchFate.GO:
             yield from self._drop(header, None)
             return
         yield from self.rest()

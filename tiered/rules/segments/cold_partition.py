@@ -12,7 +12,7 @@ from uuid import UUID
 from tiered.errors import CorruptObject
 from tiered.formats import segment_check
 from tiered.formats.checkpoint import CommittedSegment, PartitionCheckpoint
-from tiered.formats.segment_check import Place
+from tiered.formats.segment_check import ExpectedSegment
 from tiered.rules.partition import read_plan
 
 
@@ -46,9 +46,9 @@ class ColdPartition:
             readable_end_offset=self.cold_end_offset,
         )
 
-    def place_of(self, segment: CommittedSegment) -> Place:
+    def place_of(self, segment: CommittedSegment) -> ExpectedSegment:
         """The segment as one of this partition's, which its object must say too."""
-        return Place(topic=self.topic, topic_id=self.topic_id, partition=self.partition, segment=segment)
+        return ExpectedSegment(topic=self.topic, topic_id=self.topic_id, partition=self.partition, segment=segment)
 
     def segment_at(self, offset: int) -> CommittedSegment:
         """The segment that holds `offset`, which lies in the log."""

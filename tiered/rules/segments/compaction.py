@@ -30,7 +30,7 @@ class Compacted:
     tombstones_due_ms: int | None = None
 
 
-class Why(StrEnum):
+class CompactionReason(StrEnum):
     """Why a partition is compacted now, or not."""
 
     DIRTY = "more of it than min.cleanable.dirty.ratio was not compacted yet"
@@ -47,11 +47,11 @@ class Due:
     end_offset: int
     dirty_bytes: int
     clean_bytes: int
-    why: Why
+    why: CompactionReason
 
     @property
     def is_due(self) -> bool:
-        return self.why is not Why.CLEAN
+        return self.why is not CompactionReason.CLEAN
 
     @property
     def dirty_ratio(self) -> float:
@@ -101,20 +101,20 @@ def due(
         end_offset=end_offset,
         dirty_bytes=dirty_bytes,
         clean_bytes=clean_bytes,
-        why=Why.CLEAN,
+        why=CompactionReason.CLEAN,
     )
-    why = Why.CLEAN
+    why = CompactionReason.CLEAN
     if oldest_dirty_ms is not None and now_ms - oldest_dirty_ms > max_lag_ms:
-        why = Why.LATE
+        why = CompactionReason.LATE
     elif dirty_bytes and found.dirty_ratio > min_dirty_ratio:
-        why = Why.DIRTY
+        why = CompactionReason.DIRTY
     elif (
         not keeps_tombstones
         and compacted.tombstones_due_ms is not None
         and compacted.tombstones_due_ms <= now_ms
         and clean_bytes
     ):
-        why = Why.TOMBSTONES
+        why = CompactionReason.TOMBSTONES
     return Due(
         first_dirty_offset=found.first_dirty_offset,
         end_offset=end_offset,
@@ -129,7 +129,7 @@ def most_urgent(found: Iterable[tuple[int, Due]]) -> int | None:
     due_now = [(number, each) for number, each in found if each.is_due]
     if not due_now:
         return None
-    return max(due_now, key=lambda pair: (pair[1].why is Why.LATE, pair[1].dirty_ratio))[0]
+    return max(due_now, key=lambda pair: (pair[1].why is CompactionReason.LATE, pair[1].dirty_ratio))[0]
 
 
 def is_aborted(header: BatchHeader, aborted: Collection[AbortedRange]) -> bool:
@@ -159,7 +159,7 @@ def keeps_record(
     return has_value or delete_horizon_ms is None or now_ms < delete_horizon_ms
 
 
-class Fate(StrEnum):
+class BatchFate(StrEnum):
     """What becomes of a batch from which records went, by what is left of it."""
 
     KEEP = "with the records that stay"
@@ -167,17 +167,17 @@ class Fate(StrEnum):
     GO = "only its offsets stay"
 
 
-def fate(header: BatchHeader, *, kept_records: int, last_offsets: Mapping[int, int]) -> Fate:
+def fate(header: BatchHeader, *, kept_records: int, last_offsets: Mapping[int, int]) -> BatchFate:
     """`last_offsets` has where the last batch of each producer ends that may still write here.
 
     Markers of transactions stay as they are: a batch of a transaction may stay for its producer's sake, and whoever
     reads it has to learn how it ended.
     """
     if kept_records or header.is_control:
-        return Fate.KEEP
+        return BatchFate.KEEP
     if header.producer_id >= 0 and last_offsets.get(header.producer_id) == header.last_offset:
-        return Fate.EMPTY
-    return Fate.GO
+        return BatchFate.EMPTY
+    return BatchFate.GO
 
 
 def last_offsets(producers: Iterable[ProducerEntry]) -> dict[int, int]:

@@ -2,7 +2,7 @@
 
 Owns these decisions. Pure: rows, listings, file sizes and times in, differences out; `broker.reconcile` looks once
 more at each before it calls it one. Must never let anything be deleted for want of knowledge: what the catalogue does
-not name is its word's to delete (`Fate.SWEEP`), or nobody's.
+not name is its word's to delete (`ObjectFate.SWEEP`), or nobody's.
 """
 
 from bisect import bisect_left
@@ -114,7 +114,7 @@ def _page_end(
     return min(ends, default=None)
 
 
-class Fate(StrEnum):
+class ObjectFate(StrEnum):
     """What becomes of an object that no committed row names."""
 
     LEAVE = "it is being uploaded, or waits for the end of its grace: whoever does that knows"
@@ -122,7 +122,7 @@ class Fate(StrEnum):
     REPORT = "the catalogue never heard of it, or forgot: only people can tell what it is"
 
 
-def fate_of(name: str, *, state: SegmentState | None, object_key: str | None) -> Fate:
+def fate_of(name: str, *, state: SegmentState | None, object_key: str | None) -> ObjectFate:
     """What becomes of the object `name`, whose id has a row of that state and key, or none.
 
     Purged is the one state that nothing follows, and it is reached only after a deletion: such an object came back,
@@ -130,8 +130,8 @@ def fate_of(name: str, *, state: SegmentState | None, object_key: str | None) ->
     have been put back from an older copy.
     """
     if state is None or object_key != name:
-        return Fate.REPORT
-    return Fate.SWEEP if state is SegmentState.PURGED else Fate.LEAVE
+        return ObjectFate.REPORT
+    return ObjectFate.SWEEP if state is SegmentState.PURGED else ObjectFate.LEAVE
 
 
 # The disk

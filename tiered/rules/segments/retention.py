@@ -46,7 +46,7 @@ class Pin:
     expires_at_ms: int | None
 
 
-class Why(StrEnum):
+class RetentionReason(StrEnum):
     """The reason of one verdict. The first three delete, the others keep."""
 
     BELOW_LOG_START = "wholly below log_start_offset"
@@ -63,7 +63,7 @@ class Why(StrEnum):
     BEHIND_ONE_THAT_STAYS = "it would go, but an older segment stays"
 
 
-DELETING = frozenset({Why.BELOW_LOG_START, Why.EXPIRED, Why.OVERSIZE})
+DELETING = frozenset({RetentionReason.BELOW_LOG_START, RetentionReason.EXPIRED, RetentionReason.OVERSIZE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,7 @@ class Verdict:
     end_offset: int
     size_bytes: int
     newest_ms: int
-    why: Why
+    why: RetentionReason
     pin: str | None = None
 
     @property
@@ -97,7 +97,7 @@ class _Candidate:
     end_offset: int
     size_bytes: int
     newest_ms: int
-    keep: Why | None
+    keep: RetentionReason | None
 
 
 def local_delete_before(
@@ -136,12 +136,12 @@ def _local(
 ) -> _Candidate:
     keep = None
     if not segment.closed:
-        keep = Why.ACTIVE
+        keep = RetentionReason.ACTIVE
     elif segment.end_offset > high_watermark:
-        keep = Why.NOT_STABLE
+        keep = RetentionReason.NOT_STABLE
     # What is below the log start is nobody's any more, whether it was uploaded or not.
     elif remote_enabled and segment.end_offset > max(cold_end_offset, log_start_offset):
-        keep = Why.NOT_COMMITTED
+        keep = RetentionReason.NOT_COMMITTED
     return _Candidate(
         base_offset=segment.base_offset,
         end_offset=segment.end_offset,
@@ -228,17 +228,17 @@ def _decide(
             why = _expiry(
                 candidate, remaining_bytes, log_start_offset, retention_ms, retention_bytes, now_ms, clock_is_trusted
             )
-            if why in DELETING and why is not Why.BELOW_LOG_START:
+            if why in DELETING and why is not RetentionReason.BELOW_LOG_START:
                 remaining_bytes -= candidate.size_bytes
                 pin = _pin_on(candidate, live_pins)
                 if pin is not None:
-                    why = Why.PINNED
+                    why = RetentionReason.PINNED
                 elif not one_stays and going == max_segments:
-                    why = Why.ENOUGH_FOR_ONE_ROUND
+                    why = RetentionReason.ENOUGH_FOR_ONE_ROUND
                 elif not one_stays:
                     going += 1
         if one_stays and why in DELETING:
-            why = Why.BEHIND_ONE_THAT_STAYS
+            why = RetentionReason.BEHIND_ONE_THAT_STAYS
         one_stays = why not in DELETING
         if not one_stays:
             delete_before_offset = max(delete_before_offset, candidate.end_offset)
@@ -263,20 +263,20 @@ def _expiry(
     retention_bytes: int,
     now_ms: int,
     clock_is_trusted: bool,
-) -> Why:
+) -> RetentionReason:
     """Kafka's comparisons: strictly older than the time, and the rest at least as much as the size."""
     if candidate.end_offset <= log_start_offset:
-        return Why.BELOW_LOG_START
+        return RetentionReason.BELOW_LOG_START
     is_expired = retention_ms != UNLIMITED and now_ms - candidate.newest_ms > retention_ms
     if is_expired and clock_is_trusted:
-        return Why.EXPIRED
+        return RetentionReason.EXPIRED
     if retention_bytes != UNLIMITED and remaining_bytes - candidate.size_bytes >= retention_bytes:
-        return Why.OVERSIZE
+        return RetentionReason.OVERSIZE
     if is_expired:
-        return Why.CLOCK_JUMPED
+        return RetentionReason.CLOCK_JUMPED
     if retention_ms != UNLIMITED and candidate.newest_ms > now_ms:
-        return Why.IN_THE_FUTURE
-    return Why.WITHIN_RETENTION
+        return RetentionReason.IN_THE_FUTURE
+    return RetentionReason.WITHIN_RETENTION
 
 
 def _pin_on(candidate: _Candidate, pins: Sequence[Pin]) -> Pin | None:
@@ -299,7 +299,7 @@ class Run:
     size_bytes: int
     newest_ms: int
     deletes: bool
-    why: Why
+    why: RetentionReason
     pin: str | None
 
 

@@ -39,7 +39,7 @@ class LocalSegment(Protocol):
 S = TypeVar("S", bound=LocalSegment)
 
 
-class Waiting(StrEnum):
+class UploadWait(StrEnum):
     """Why the first segment that is not uploaded has to wait."""
 
     NOTHING_LEFT = "every closed segment is in the object store"
@@ -62,7 +62,7 @@ class UploadPlan(Generic[S]):
     """
 
     uploads: tuple[S, ...]
-    waiting: Waiting
+    waiting: UploadWait
     skip_to_offset: int | None
     overdue_bytes: int
 
@@ -91,7 +91,7 @@ def next_uploads(
         segment.size_bytes for segment in wanted if segment.closed and segment.end_offset <= stable_end_offset
     )
 
-    def decided(uploads: Sequence[S], waiting: Waiting, skip_to_offset: int | None = None) -> UploadPlan[S]:
+    def decided(uploads: Sequence[S], waiting: UploadWait, skip_to_offset: int | None = None) -> UploadPlan[S]:
         return UploadPlan(
             uploads=tuple(uploads),
             waiting=waiting,
@@ -100,17 +100,17 @@ def next_uploads(
         )
 
     if not remote_enabled:
-        return decided((), Waiting.DISABLED)
+        return decided((), UploadWait.DISABLED)
     if not wanted:
-        return decided((), Waiting.NOTHING_LEFT)
+        return decided((), UploadWait.NOTHING_LEFT)
     first = wanted[0]
     # DeleteRecords may have moved both into the segment: it goes as a whole, its beginning stays unreadable.
     if first.base_offset < cold_end_offset and cold_end_offset != log_start_offset:
-        return decided((), Waiting.MISALIGNED)
+        return decided((), UploadWait.MISALIGNED)
     skip_to_offset = None
     if first.base_offset > cold_end_offset:
         if first.base_offset > log_start_offset:
-            return decided((), Waiting.MISSING_LOCALLY)
+            return decided((), UploadWait.MISSING_LOCALLY)
         skip_to_offset = first.base_offset
 
     newer_bytes = sum(segment.size_bytes for segment in wanted)
@@ -118,15 +118,15 @@ def next_uploads(
     for segment in wanted:
         newer_bytes -= segment.size_bytes
         if not segment.closed:
-            return decided(uploads, Waiting.ACTIVE, skip_to_offset)
+            return decided(uploads, UploadWait.ACTIVE, skip_to_offset)
         if segment.end_offset > stable_end_offset:
-            return decided(uploads, Waiting.NOT_STABLE, skip_to_offset)
+            return decided(uploads, UploadWait.NOT_STABLE, skip_to_offset)
         if not _is_due(segment, newer_bytes, copy_lag_ms, copy_lag_bytes, now_ms):
-            return decided(uploads, Waiting.COPY_LAG, skip_to_offset)
+            return decided(uploads, UploadWait.COPY_LAG, skip_to_offset)
         if len(uploads) == limit:
-            return decided(uploads, Waiting.LIMIT, skip_to_offset)
+            return decided(uploads, UploadWait.LIMIT, skip_to_offset)
         uploads.append(segment)
-    return decided(uploads, Waiting.NOTHING_LEFT, skip_to_offset)
+    return decided(uploads, UploadWait.NOTHING_LEFT, skip_to_offset)
 
 
 def _is_due(segment: LocalSegment, newer_bytes: int, copy_lag_ms: int, copy_lag_bytes: int, now_ms: int) -> bool:

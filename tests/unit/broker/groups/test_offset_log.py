@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from tiered.broker.groups.offset_log import MAX_RECORDS_A_READ, MAX_TOMBSTONES, OffsetLog, Written
+from tiered.broker.groups.offset_log import MAX_RECORDS_A_READ, MAX_TOMBSTONES, LoggedValue, OffsetLog
 from tiered.formats.record_batch import records
 
 START = 7 << 32
@@ -14,7 +14,7 @@ def told(log: OffsetLog, offset: int = 0, max_bytes: int = 1 << 20) -> list[tupl
 
 
 def become(log: OffsetLog, state: Mapping[bytes, tuple[bytes, int]]) -> None:
-    log.append(log.differences({key: Written(*written) for key, written in state.items()}))
+    log.append(log.differences({key: LoggedValue(*written) for key, written in state.items()}))
 
 
 def test_what_was_committed_first_is_told_first_and_only_what_changed_is_told_again() -> None:

@@ -8,15 +8,15 @@ from tests.unit.broker.groups.coordinators import commit, coordinating, joining
 from tiered.broker.partitions.topics import Topic
 from tiered.broker.people.offset_reset import reset_offsets
 from tiered.errors import GroupNotEmpty, GroupNotFound, UnknownTopicOrPartition
-from tiered.rules.groups.offset_reset import Bounds, Earliest, ToOffset
+from tiered.rules.groups.offset_reset import LogBounds, ToEarliest, ToOffset
 
 
 class Logs:
     """Each partition holds offsets from 2 to 9."""
 
-    async def bounds(self, topic: Topic, number: int) -> Bounds:
+    async def bounds(self, topic: Topic, number: int) -> LogBounds:
         del topic, number
-        return Bounds(start=2, end=10)
+        return LogBounds(start=2, end=10)
 
     async def offset_for_timestamp(self, topic: Topic, number: int, timestamp_ms: int) -> int | None:
         del topic, number, timestamp_ms
@@ -51,6 +51,6 @@ async def test_what_cannot_be_done_changes_nothing(tmp_path: Path) -> None:
             ("billing", [0, 7], UnknownTopicOrPartition),
         ):
             with pytest.raises(error):
-                await reset_offsets(broker.groups, group_id, orders, numbers, Earliest(), dry_run=False, logs=Logs())
+                await reset_offsets(broker.groups, group_id, orders, numbers, ToEarliest(), dry_run=False, logs=Logs())
         (offset,) = (await broker.groups.offsets.fetch("billing")).values()
         assert offset.committed_offset == 5

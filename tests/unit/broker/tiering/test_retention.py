@@ -8,12 +8,12 @@ import pytest
 from tests.unit.broker.tiering.tiers import DAY_MS, SEGMENTS, TOPIC_ID, Tiers, tiers
 from tiered.config import BrokerSettings
 from tiered.meta import segments
-from tiered.rules.segments.retention import Why
+from tiered.rules.segments.retention import RetentionReason
 
 AT_ONCE = {"retention.bytes": "0", "local.retention.bytes": "0", "tiered.purge.grace.ms": str(DAY_MS)}
 
 
-async def reasons(made: Tiers) -> list[Why]:
+async def reasons(made: Tiers) -> list[RetentionReason]:
     return [each.why for each in (await made.retention.explain(made.partition)).decided.verdicts][:SEGMENTS]
 
 
@@ -28,14 +28,14 @@ async def test_a_clock_that_jumps_deletes_nothing_and_everybody_can_see_why(
             for _ in range(3):
                 await made.retention.round()
         assert made.partition.log_start_offset == 0
-        assert await reasons(made) == [Why.CLOCK_JUMPED] * SEGMENTS
+        assert await reasons(made) == [RetentionReason.CLOCK_JUMPED] * SEGMENTS
         assert made.context.counters.retention_clock_ahead_ms > 9 * 366 * DAY_MS
         (said,) = [each.getMessage() for each in caplog.records if "retention by age" in each.getMessage()]
         assert "tiered.retention.max.clock.jump.ms" in said
         made.clock.set_by_ms = 0
         await made.retention.round()
         assert made.context.counters.retention_clock_ahead_ms == 0
-        assert await reasons(made) == [Why.WITHIN_RETENTION] * SEGMENTS
+        assert await reasons(made) == [RetentionReason.WITHIN_RETENTION] * SEGMENTS
 
 
 async def test_somebody_who_knows_better_can_say_that_the_clock_is_right(tmp_path: Path) -> None:

@@ -3,12 +3,12 @@
 import pytest
 
 from tiered.rules.groups.offset_reset import (
-    Bounds,
-    Earliest,
-    Latest,
+    LogBounds,
     NewOffset,
     ShiftBy,
     Target,
+    ToEarliest,
+    ToLatest,
     ToOffset,
     ToTimestamp,
     new_offset,
@@ -18,8 +18,8 @@ from tiered.rules.groups.offset_reset import (
 @pytest.mark.parametrize(
     ("target", "found", "expected", "asked"),
     [
-        (Earliest(), None, 10, None),
-        (Latest(), None, 20, None),
+        (ToEarliest(), None, 10, None),
+        (ToLatest(), None, 20, None),
         (ToOffset(offset=15), None, 15, None),
         (ToOffset(offset=20), None, 20, None),
         (ToOffset(offset=3), None, 10, 3),
@@ -34,9 +34,9 @@ from tiered.rules.groups.offset_reset import (
 def test_a_reset_never_leaves_the_log_and_says_what_was_asked(
     target: Target, found: int | None, expected: int, asked: int | None
 ) -> None:
-    new = new_offset(target, Bounds(start=10, end=20), committed=12, found=found)
+    new = new_offset(target, LogBounds(start=10, end=20), committed=12, found=found)
     assert new == NewOffset(offset=expected, asked=asked)
 
 
 def test_a_shift_needs_an_offset_to_count_from() -> None:
-    assert new_offset(ShiftBy(records=1), Bounds(start=0, end=9)) is None
+    assert new_offset(ShiftBy(records=1), LogBounds(start=0, end=9)) is None

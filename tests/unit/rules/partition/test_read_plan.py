@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tiered.errors import CorruptMetadata
-from tiered.rules.partition.read_plan import CaughtUp, Cold, Hot, OutOfRange, plan
+from tiered.rules.partition.read_plan import CaughtUp, Cold, Hot, OutsideLog, plan
 
 BOUNDS = {
     "log_start_offset": 100,
@@ -21,15 +21,15 @@ BOUNDS = {
 @pytest.mark.parametrize(
     ("offset", "expected"),
     [
-        (-1, OutOfRange(offset=-1, log_start_offset=100, log_end_offset=1010)),
-        (99, OutOfRange(offset=99, log_start_offset=100, log_end_offset=1010)),
+        (-1, OutsideLog(offset=-1, log_start_offset=100, log_end_offset=1010)),
+        (99, OutsideLog(offset=99, log_start_offset=100, log_end_offset=1010)),
         (100, Cold(offset=100, end_offset=800)),
         (499, Cold(offset=499, end_offset=800)),
         (500, Hot(offset=500, end_offset=1000)),
         (999, Hot(offset=999, end_offset=1000)),
         (1000, CaughtUp(offset=1000)),
         (1010, CaughtUp(offset=1010)),
-        (1011, OutOfRange(offset=1011, log_start_offset=100, log_end_offset=1010)),
+        (1011, OutsideLog(offset=1011, log_start_offset=100, log_end_offset=1010)),
     ],
 )
 def test_each_bound_belongs_to_the_tier_that_holds_it(offset: int, expected: object) -> None:
@@ -39,13 +39,13 @@ def test_each_bound_belongs_to_the_tier_that_holds_it(offset: int, expected: obj
 def test_without_a_log_end_the_readable_end_bounds_the_offsets() -> None:
     bounds: dict[str, Any] = {**BOUNDS, "log_end_offset": None}
     assert plan(1000, **bounds) == CaughtUp(offset=1000)
-    assert plan(1001, **bounds) == OutOfRange(offset=1001, log_start_offset=100, log_end_offset=1000)
+    assert plan(1001, **bounds) == OutsideLog(offset=1001, log_start_offset=100, log_end_offset=1000)
 
 
 def test_empty_log_is_caught_up_at_its_start() -> None:
     empty = dict.fromkeys(BOUNDS, 0)
     assert plan(0, **empty) == CaughtUp(offset=0)
-    assert plan(1, **empty) == OutOfRange(offset=1, log_start_offset=0, log_end_offset=0)
+    assert plan(1, **empty) == OutsideLog(offset=1, log_start_offset=0, log_end_offset=0)
 
 
 def test_hole_between_the_tiers_is_corruption_not_an_empty_answer() -> None:
@@ -69,7 +69,7 @@ def test_every_offset_of_a_sound_log_has_exactly_one_answer(offset: int, bounds:
         log_end_offset=log_end,
     )
     match answer:
-        case OutOfRange():
+        case OutsideLog():
             assert not log_start <= offset <= log_end
         case CaughtUp():
             assert readable_end <= offset <= log_end

@@ -8,8 +8,8 @@ from tiered.rules.replication.number_claim import (
     MOST_INCARNATIONS,
     Claim,
     Holder,
+    HolderVerdict,
     HolderWatchState,
-    Waiting,
     with_attempt,
 )
 
@@ -57,34 +57,34 @@ def watch() -> HolderWatchState:
 def test_a_heartbeat_that_stands_still_for_a_session_is_silence() -> None:
     state = watch()
     seen = [state.look(held(), INTERVAL_MS * step) for step in range(6)]
-    assert seen == [Waiting.GOES_ON] * 5 + [Waiting.HOLDER_IS_SILENT]
+    assert seen == [HolderVerdict.GOES_ON] * 5 + [HolderVerdict.HOLDER_IS_SILENT]
 
 
 def test_a_holder_that_moves_after_two_sessions_stays_whatever_its_clock_says() -> None:
     for direction in (1, -1):
         state = watch()
         seen = [state.look(held(beat=direction * step), INTERVAL_MS * step) for step in range(11)]
-        assert seen == [Waiting.GOES_ON] * 10 + [Waiting.HOLDER_STAYS]
+        assert seen == [HolderVerdict.GOES_ON] * 10 + [HolderVerdict.HOLDER_STAYS]
 
 
 @pytest.mark.parametrize("last_beat", [1, 4, 6, 9])
 def test_a_holder_that_dies_meanwhile_is_silent_a_session_later(last_beat: int) -> None:
     state = watch()
     seen = [state.look(held(beat=min(step, last_beat)), INTERVAL_MS * step) for step in range(last_beat + 6)]
-    assert seen == [Waiting.GOES_ON] * (last_beat + 5) + [Waiting.HOLDER_IS_SILENT]
+    assert seen == [HolderVerdict.GOES_ON] * (last_beat + 5) + [HolderVerdict.HOLDER_IS_SILENT]
 
 
 def test_a_pause_of_the_one_that_waits_is_not_held_against_the_holder() -> None:
     state = watch()
-    assert state.look(held(), 0) is Waiting.GOES_ON
-    assert state.look(held(), 60_000) is Waiting.GOES_ON
-    assert state.look(held(beat=101), 60_400) is Waiting.HOLDER_STAYS
+    assert state.look(held(), 0) is HolderVerdict.GOES_ON
+    assert state.look(held(), 60_000) is HolderVerdict.GOES_ON
+    assert state.look(held(beat=101), 60_400) is HolderVerdict.HOLDER_STAYS
 
 
 def test_a_holder_that_beats_as_rarely_as_its_session_is_given_three_beats() -> None:
     state = HolderWatchState(session_timeout_ms=2_000, interval_ms=2_000)
     assert [state.look(held(), 2_000.0 * step) for step in range(4)][-2:] == [
-        Waiting.GOES_ON, Waiting.HOLDER_IS_SILENT,
+        HolderVerdict.GOES_ON, HolderVerdict.HOLDER_IS_SILENT,
     ]  # fmt: skip
 
 
@@ -93,7 +93,7 @@ def test_a_new_holder_is_given_a_session_of_its_own() -> None:
     for step in range(4):
         state.look(held(), INTERVAL_MS * step)
     seen = [state.look(held(epoch=8), INTERVAL_MS * step) for step in range(4, 10)]
-    assert seen == [Waiting.GOES_ON] * 5 + [Waiting.HOLDER_IS_SILENT]
+    assert seen == [HolderVerdict.GOES_ON] * 5 + [HolderVerdict.HOLDER_IS_SILENT]
 
 
 def test_a_folder_never_forgets_who_registered_last_however_many_tried_since() -> None:

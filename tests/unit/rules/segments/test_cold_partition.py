@@ -8,7 +8,7 @@ import pytest
 from tiered.errors import CorruptObject
 from tiered.formats.checkpoint import CommittedSegment, PartitionCheckpoint
 from tiered.formats.object_key import segment_key
-from tiered.rules.partition.read_plan import CaughtUp, Cold, OutOfRange
+from tiered.rules.partition.read_plan import CaughtUp, Cold, OutsideLog
 from tiered.rules.segments.cold_partition import cold_partition
 
 TOPIC_ID = UUID(int=1)
@@ -57,11 +57,11 @@ ROWS = (segment(0, 10), segment(10, 25), segment(25, 30))
 def test_what_is_between_the_logs_start_and_the_stores_end_is_cold() -> None:
     found = cold_partition(head(*ROWS, log_start_offset=5), ROWS)
     assert (found.name, found.log_start_offset, found.cold_end_offset, found.cold_bytes) == ("orders-2", 5, 30, 300)
-    assert found.plan_read(4) == OutOfRange(offset=4, log_start_offset=5, log_end_offset=30)
+    assert found.plan_read(4) == OutsideLog(offset=4, log_start_offset=5, log_end_offset=30)
     assert found.plan_read(5) == Cold(offset=5, end_offset=30)
     assert found.plan_read(29) == Cold(offset=29, end_offset=30)
     assert found.plan_read(30) == CaughtUp(offset=30)
-    assert found.plan_read(31) == OutOfRange(offset=31, log_start_offset=5, log_end_offset=30)
+    assert found.plan_read(31) == OutsideLog(offset=31, log_start_offset=5, log_end_offset=30)
 
 
 @pytest.mark.parametrize(("offset", "number"), [(0, 0), (9, 0), (10, 1), (24, 1), (25, 2), (29, 2)])

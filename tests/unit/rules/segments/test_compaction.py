@@ -10,10 +10,10 @@ from tiered.formats.producer_snapshot import ProducerBatch, ProducerEntry
 from tiered.formats.record_batch import Record, encode_batch, read_header
 from tiered.rules.segments.compaction import (
     NOT_FOUND,
+    BatchFate,
     Compacted,
+    CompactionReason,
     Due,
-    Fate,
-    Why,
     due,
     fate,
     is_aborted,
@@ -53,7 +53,7 @@ def found(compacted: Compacted | None = None, segments: tuple[Segment, ...] = SE
 
 def test_all_closed_segments_of_a_new_log_are_dirty() -> None:
     all_of_it = found()
-    assert (all_of_it.first_dirty_offset, all_of_it.end_offset, all_of_it.why) == (0, 30, Why.DIRTY)
+    assert (all_of_it.first_dirty_offset, all_of_it.end_offset, all_of_it.why) == (0, 30, CompactionReason.DIRTY)
     assert all_of_it.dirty_ratio == 1.0
 
 
@@ -69,9 +69,9 @@ def test_a_segment_that_is_not_wholly_stable_waits_and_all_behind_it(bound: str)
 
 
 def test_the_dirty_share_must_exceed_the_topics_ratio() -> None:
-    assert found(Compacted(clean_end_offset=20)).why is Why.CLEAN
-    assert found(Compacted(clean_end_offset=20), min_dirty_ratio=0.33).why is Why.DIRTY
-    assert found(Compacted(clean_end_offset=20), min_dirty_ratio=1 / 3).why is Why.CLEAN
+    assert found(Compacted(clean_end_offset=20)).why is CompactionReason.CLEAN
+    assert found(Compacted(clean_end_offset=20), min_dirty_ratio=0.33).why is CompactionReason.DIRTY
+    assert found(Compacted(clean_end_offset=20), min_dirty_ratio=1 / 3).why is CompactionReason.CLEAN
     assert not found(Compacted(clean_end_offset=30), min_dirty_ratio=0.0).is_due
 
 
@@ -83,14 +83,14 @@ def test_no_segment_from_the_first_young_one_on_is_touched() -> None:
 
 def test_a_record_that_waits_for_too_long_makes_a_pass_due() -> None:
     clean = Compacted(clean_end_offset=20)
-    assert found(clean, max_lag_ms=NOW_MS).why is Why.CLEAN
-    assert found(clean, max_lag_ms=NOW_MS - 1).why is Why.LATE
+    assert found(clean, max_lag_ms=NOW_MS).why is CompactionReason.CLEAN
+    assert found(clean, max_lag_ms=NOW_MS - 1).why is CompactionReason.LATE
 
 
 def test_tombstones_make_a_pass_due_when_their_time_has_come() -> None:
     clean = Compacted(clean_end_offset=30, tombstones_due_ms=NOW_MS + 1)
     assert not found(clean).is_due
-    assert found(clean, now_ms=NOW_MS + 1).why is Why.TOMBSTONES
+    assert found(clean, now_ms=NOW_MS + 1).why is CompactionReason.TOMBSTONES
     assert not found(clean, now_ms=NOW_MS + 1, keeps_tombstones=True).is_due
 
 
@@ -140,10 +140,10 @@ def test_the_last_batch_of_a_producer_stays_without_records() -> None:
         ProducerBatch(base_sequence=n, last_sequence=n, base_offset=n, last_offset=n, timestamp_ms=0) for n in (2, 3)
     )
     ends = last_offsets([ProducerEntry(producer_id=7, producer_epoch=0, batches=batches)])
-    assert fate(header, kept_records=0, last_offsets=ends) is Fate.EMPTY
-    assert fate(header, kept_records=1, last_offsets=ends) is Fate.KEEP
-    assert fate(header, kept_records=0, last_offsets={7: 4}) is Fate.GO
-    assert fate(header, kept_records=0, last_offsets={}) is Fate.GO
+    assert fate(header, kept_records=0, last_offsets=ends) is BatchFate.EMPTY
+    assert fate(header, kept_records=1, last_offsets=ends) is BatchFate.KEEP
+    assert fate(header, kept_records=0, last_offsets={7: 4}) is BatchFate.GO
+    assert fate(header, kept_records=0, last_offsets={}) is BatchFate.GO
 
 
 def test_only_batches_of_the_aborted_transaction_count_for_nothing() -> None:
@@ -157,4 +157,4 @@ def test_only_batches_of_the_aborted_transaction_count_for_nothing() -> None:
 
 def test_markers_of_transactions_stay() -> None:
     marker = encode_batch([Record(offset=0, timestamp_ms=0, key=b"\0\0\0\1", value=b"")], control=True, producer_id=7)
-    assert fate(read_header(marker), kept_records=0, last_offsets={}) is Fate.KEEP
+    assert fate(read_header(marker), kept_records=0, last_offsets={}) is BatchFate.KEEP

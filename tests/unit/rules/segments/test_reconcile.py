@@ -15,7 +15,7 @@ from tiered.rules.segments import reconcile
 from tiered.rules.segments.reconcile import (
     Comparison,
     Cursor,
-    Fate,
+    ObjectFate,
     compare_files,
     compare_page,
     fate_of,
@@ -124,20 +124,22 @@ def test_turns_in_pages_of_any_size_find_the_same_as_one_look(data: st.DataObjec
 @pytest.mark.parametrize(
     ("state", "fate"),
     [
-        (SegmentState.PLANNED, Fate.LEAVE),
-        (SegmentState.COMMITTED, Fate.LEAVE),
-        (SegmentState.RETIRED, Fate.LEAVE),
-        (SegmentState.PURGED, Fate.SWEEP),
-        (None, Fate.REPORT),
+        (SegmentState.PLANNED, ObjectFate.LEAVE),
+        (SegmentState.COMMITTED, ObjectFate.LEAVE),
+        (SegmentState.RETIRED, ObjectFate.LEAVE),
+        (SegmentState.PURGED, ObjectFate.SWEEP),
+        (None, ObjectFate.REPORT),
     ],
 )
-def test_only_an_object_that_the_catalogue_calls_deleted_is_deleted(state: SegmentState | None, fate: Fate) -> None:
+def test_only_an_object_that_the_catalogue_calls_deleted_is_deleted(
+    state: SegmentState | None, fate: ObjectFate
+) -> None:
     key = None if state is None else "segments/a"
     assert fate_of("segments/a", state=state, object_key=key) is fate
 
 
 def test_an_object_under_another_key_than_its_row_says_is_left_to_people() -> None:
-    assert fate_of("segments/a", state=SegmentState.PURGED, object_key="segments/b") is Fate.REPORT
+    assert fate_of("segments/a", state=SegmentState.PURGED, object_key="segments/b") is ObjectFate.REPORT
 
 
 # Files

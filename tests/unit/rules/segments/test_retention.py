@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tiered.rules.segments.retention import Pin, Retention, Why, local_delete_before, new_log_start_offset
+from tiered.rules.segments.retention import Pin, Retention, RetentionReason, local_delete_before, new_log_start_offset
 
 NOW_MS = 1_000_000
 
@@ -63,7 +63,7 @@ def total(cold: list[Committed], segments: list[Local], pins: tuple[Pin, ...] = 
     return new_log_start_offset(cold, segments, pins=pins, **{**arguments, **changes})  # type: ignore[arg-type]
 
 
-def reasons(retention: Retention) -> list[Why]:
+def reasons(retention: Retention) -> list[RetentionReason]:
     return [verdict.why for verdict in retention.verdicts]
 
 
@@ -73,13 +73,18 @@ def reasons(retention: Retention) -> list[Why]:
 def test_old_local_segments_go_when_the_store_has_them() -> None:
     decided = local(aged([500, 300, 100]), local_retention_ms=200)
     assert decided.delete_before_offset == 20
-    assert reasons(decided) == [Why.EXPIRED, Why.EXPIRED, Why.WITHIN_RETENTION, Why.ACTIVE]
+    assert reasons(decided) == [
+        RetentionReason.EXPIRED,
+        RetentionReason.EXPIRED,
+        RetentionReason.WITHIN_RETENTION,
+        RetentionReason.ACTIVE,
+    ]
 
 
 def test_local_segment_that_is_not_committed_stays_however_old() -> None:
     decided = local(aged([500, 500, 500]), local_retention_ms=0, cold_end_offset=10)
     assert decided.delete_before_offset == 10
-    assert reasons(decided)[1] is Why.NOT_COMMITTED
+    assert reasons(decided)[1] is RetentionReason.NOT_COMMITTED
     assert local(aged([500, 500]), local_retention_ms=0, cold_end_offset=9).delete_before_offset == 0
 
 
@@ -97,7 +102,7 @@ def test_size_keeps_at_least_the_retention() -> None:
 
 def test_active_segment_stays() -> None:
     decided = local(aged([]), local_retention_ms=0, local_retention_bytes=0, now_ms=NOW_MS + 1000)
-    assert (decided.delete_before_offset, reasons(decided)) == (0, [Why.ACTIVE])
+    assert (decided.delete_before_offset, reasons(decided)) == (0, [RetentionReason.ACTIVE])
 
 
 def test_without_the_remote_tier_only_what_is_below_the_log_start_goes() -> None:
@@ -105,7 +110,7 @@ def test_without_the_remote_tier_only_what_is_below_the_log_start_goes() -> None
         aged([500, 500, 500]), remote_enabled=False, log_start_offset=25, local_retention_ms=0, cold_end_offset=0
     )
     assert decided.delete_before_offset == 20
-    assert reasons(decided)[:2] == [Why.BELOW_LOG_START, Why.BELOW_LOG_START]
+    assert reasons(decided)[:2] == [RetentionReason.BELOW_LOG_START, RetentionReason.BELOW_LOG_START]
 
 
 def test_deleted_records_go_even_if_they_were_never_uploaded() -> None:
@@ -115,13 +120,13 @@ def test_deleted_records_go_even_if_they_were_never_uploaded() -> None:
 def test_segment_above_the_high_watermark_stays() -> None:
     decided = local(aged([500, 500]), local_retention_ms=0, high_watermark=15)
     assert decided.delete_before_offset == 10
-    assert reasons(decided)[1] is Why.NOT_STABLE
+    assert reasons(decided)[1] is RetentionReason.NOT_STABLE
 
 
 def test_newer_segment_waits_for_an_older_one_that_stays() -> None:
     decided = local(aged([0, 900, 900]), local_retention_ms=200)
     assert decided.delete_before_offset == 0
-    assert reasons(decided)[1] is Why.BEHIND_ONE_THAT_STAYS
+    assert reasons(decided)[1] is RetentionReason.BEHIND_ONE_THAT_STAYS
 
 
 def test_empty_log_deletes_nothing() -> None:
@@ -146,11 +151,11 @@ def test_total_retention_by_time_retires_committed_segments() -> None:
     decided = total(COLD, HOT, retention_ms=600)
     assert decided.delete_before_offset == 20
     assert [(verdict.base_offset, verdict.why) for verdict in decided.verdicts] == [
-        (0, Why.EXPIRED),
-        (10, Why.EXPIRED),
-        (20, Why.WITHIN_RETENTION),
-        (30, Why.NOT_COMMITTED),
-        (40, Why.ACTIVE),
+        (0, RetentionReason.EXPIRED),
+        (10, RetentionReason.EXPIRED),
+        (20, RetentionReason.WITHIN_RETENTION),
+        (30, RetentionReason.NOT_COMMITTED),
+        (40, RetentionReason.ACTIVE),
     ]
 
 
@@ -164,7 +169,7 @@ def test_segment_in_both_tiers_counts_once() -> None:
 def test_log_start_never_passes_what_is_uploaded_while_the_remote_tier_is_on() -> None:
     decided = total(COLD, HOT, retention_ms=0)
     assert decided.delete_before_offset == 30
-    assert decided.verdicts[3].why is Why.NOT_COMMITTED
+    assert decided.verdicts[3].why is RetentionReason.NOT_COMMITTED
 
 
 def test_without_the_remote_tier_local_segments_expire_by_total_retention() -> None:
@@ -176,14 +181,14 @@ def test_without_the_remote_tier_local_segments_expire_by_total_retention() -> N
 def test_turning_the_remote_tier_off_lets_both_tiers_expire_in_order() -> None:
     decided = total(COLD, HOT, retention_ms=200, remote_enabled=False)
     assert decided.delete_before_offset == 40
-    assert reasons(decided)[-1] is Why.ACTIVE
+    assert reasons(decided)[-1] is RetentionReason.ACTIVE
 
 
 def test_future_timestamps_keep_a_segment_and_say_so() -> None:
     cold = [replace(COLD[0], max_timestamp_ms=NOW_MS + 1)]
     decided = total(cold, [], retention_ms=0)
     assert decided.delete_before_offset == 0
-    assert reasons(decided) == [Why.IN_THE_FUTURE]
+    assert reasons(decided) == [RetentionReason.IN_THE_FUTURE]
     assert total(cold, [], retention_bytes=0).delete_before_offset == 10, "size does not care about time"
 
 
@@ -201,7 +206,7 @@ def test_live_pin_holds_its_segments_and_what_follows(start: int, end: int, expi
     pin = Pin(name="job", start_offset=start, end_offset=end, expires_at_ms=NOW_MS + expires)
     decided = total(COLD, HOT, (pin,), retention_ms=100)
     assert decided.delete_before_offset == expected
-    pinned = [verdict for verdict in decided.verdicts if verdict.why is Why.PINNED]
+    pinned = [verdict for verdict in decided.verdicts if verdict.why is RetentionReason.PINNED]
     assert all(verdict.pin == "job" for verdict in pinned)
     assert all(start < verdict.end_offset and verdict.base_offset < end for verdict in pinned)
 
@@ -209,7 +214,7 @@ def test_live_pin_holds_its_segments_and_what_follows(start: int, end: int, expi
 def test_log_start_inside_a_segment_does_not_go_back() -> None:
     decided = total(COLD, HOT, log_start_offset=15)
     assert decided.delete_before_offset == 15
-    assert reasons(decided)[0] is Why.BELOW_LOG_START
+    assert reasons(decided)[0] is RetentionReason.BELOW_LOG_START
 
 
 @given(

@@ -7,7 +7,15 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tiered.rules.segments.retention import DELETING, UNLIMITED, Pin, Retention, Why, new_log_start_offset, runs_of
+from tiered.rules.segments.retention import (
+    DELETING,
+    UNLIMITED,
+    Pin,
+    Retention,
+    RetentionReason,
+    new_log_start_offset,
+    runs_of,
+)
 
 NOW_MS = 1_000_000
 
@@ -39,7 +47,7 @@ def decided(cold: Sequence[Committed], **changes: Any) -> Retention:
     return new_log_start_offset(cold, [], **{**arguments, **changes})
 
 
-def reasons(found: Retention) -> list[Why]:
+def reasons(found: Retention) -> list[RetentionReason]:
     return [verdict.why for verdict in found.verdicts]
 
 
@@ -49,13 +57,18 @@ def reasons(found: Retention) -> list[Why]:
 def test_a_round_takes_the_oldest_up_to_its_bound_and_says_that_more_will_go() -> None:
     found = decided(aged([900, 800, 700, 1]), retention_ms=100, max_segments=2)
     assert found.delete_before_offset == 20
-    assert reasons(found) == [Why.EXPIRED, Why.EXPIRED, Why.ENOUGH_FOR_ONE_ROUND, Why.WITHIN_RETENTION]
+    assert reasons(found) == [
+        RetentionReason.EXPIRED,
+        RetentionReason.EXPIRED,
+        RetentionReason.ENOUGH_FOR_ONE_ROUND,
+        RetentionReason.WITHIN_RETENTION,
+    ]
 
 
 def test_what_went_already_does_not_count_against_the_bound() -> None:
     found = decided(aged([900, 800, 700]), retention_ms=100, max_segments=1, log_start_offset=20)
     assert found.delete_before_offset == 30
-    assert reasons(found)[:2] == [Why.BELOW_LOG_START] * 2
+    assert reasons(found)[:2] == [RetentionReason.BELOW_LOG_START] * 2
 
 
 # The clock
@@ -64,13 +77,17 @@ def test_what_went_already_does_not_count_against_the_bound() -> None:
 def test_nothing_goes_for_its_age_while_the_clock_is_not_trusted() -> None:
     found = decided(aged([900, 800, 50]), retention_ms=100, clock_is_trusted=False)
     assert found.delete_before_offset == 0
-    assert reasons(found) == [Why.CLOCK_JUMPED, Why.CLOCK_JUMPED, Why.WITHIN_RETENTION]
+    assert reasons(found) == [
+        RetentionReason.CLOCK_JUMPED,
+        RetentionReason.CLOCK_JUMPED,
+        RetentionReason.WITHIN_RETENTION,
+    ]
 
 
 def test_retention_by_size_does_not_need_the_clock() -> None:
     found = decided(aged([900, 800, 50]), retention_ms=100, retention_bytes=200, clock_is_trusted=False)
     assert found.delete_before_offset == 10
-    assert reasons(found) == [Why.OVERSIZE, Why.CLOCK_JUMPED, Why.WITHIN_RETENTION]
+    assert reasons(found) == [RetentionReason.OVERSIZE, RetentionReason.CLOCK_JUMPED, RetentionReason.WITHIN_RETENTION]
 
 
 # Explanations
@@ -79,7 +96,11 @@ def test_retention_by_size_does_not_need_the_clock() -> None:
 def test_each_segment_behind_one_that_stays_tells_its_own_reason() -> None:
     pin = Pin(name="snapshot kept", start_offset=5, end_offset=6, expires_at_ms=None)
     found = decided(aged([900, 900, 50]), retention_ms=100, pins=(pin,))
-    assert reasons(found) == [Why.PINNED, Why.BEHIND_ONE_THAT_STAYS, Why.WITHIN_RETENTION]
+    assert reasons(found) == [
+        RetentionReason.PINNED,
+        RetentionReason.BEHIND_ONE_THAT_STAYS,
+        RetentionReason.WITHIN_RETENTION,
+    ]
     assert found.verdicts[0].pin == "snapshot kept"
 
 
@@ -141,7 +162,7 @@ def test_without_trust_in_the_clock_a_round_takes_what_it_would_without_a_time(
     doubted = decided(aged(ages), retention_ms=retention_ms, clock_is_trusted=False, **limits)
     timeless = decided(aged(ages), retention_ms=UNLIMITED, **limits)
     assert doubted.delete_before_offset == timeless.delete_before_offset
-    assert Why.EXPIRED not in reasons(doubted)
+    assert RetentionReason.EXPIRED not in reasons(doubted)
 
 
 @given(ages=AGES, retention_ms=st.integers(-1, 900), retention_bytes=st.integers(-1, 900), pins=PINS)

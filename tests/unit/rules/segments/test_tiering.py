@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tiered.rules.segments.tiering import UploadPlan, Waiting, next_uploads
+from tiered.rules.segments.tiering import UploadPlan, UploadWait, next_uploads
 
 NOW_MS = 1_000_000
 
@@ -43,7 +43,7 @@ def decide(segments: list[Segment] = LOG, **changes: Any) -> UploadPlan[Segment]
 def test_closed_segments_are_uploaded_oldest_first_and_the_active_one_is_not() -> None:
     plan = decide()
     assert [segment.base_offset for segment in plan.uploads] == [0, 10, 20]
-    assert plan.waiting is Waiting.ACTIVE
+    assert plan.waiting is UploadWait.ACTIVE
     assert plan.overdue_bytes == 300
     assert plan.skip_to_offset is None
 
@@ -51,8 +51,8 @@ def test_closed_segments_are_uploaded_oldest_first_and_the_active_one_is_not() -
 def test_upload_goes_on_where_the_store_ends() -> None:
     assert [segment.base_offset for segment in decide(cold_end_offset=20).uploads] == [20]
     done = decide(cold_end_offset=30)
-    assert (done.uploads, done.waiting, done.overdue_bytes) == ((), Waiting.ACTIVE, 0)
-    assert decide(LOG[:3], cold_end_offset=30).waiting is Waiting.NOTHING_LEFT
+    assert (done.uploads, done.waiting, done.overdue_bytes) == ((), UploadWait.ACTIVE, 0)
+    assert decide(LOG[:3], cold_end_offset=30).waiting is UploadWait.NOTHING_LEFT
 
 
 @pytest.mark.parametrize("bound", ["high_watermark", "last_stable_offset"])
@@ -60,7 +60,7 @@ def test_nothing_above_the_stable_end_is_uploaded(bound: str) -> None:
     below: dict[str, Any] = {bound: 29}
     plan = decide(**below)
     assert [segment.base_offset for segment in plan.uploads] == [0, 10]
-    assert plan.waiting is Waiting.NOT_STABLE
+    assert plan.waiting is UploadWait.NOT_STABLE
     assert plan.overdue_bytes == 200
     above: dict[str, Any] = {bound: 30}
     assert decide(**above).uploads == tuple(LOG[:3])
@@ -68,17 +68,17 @@ def test_nothing_above_the_stable_end_is_uploaded(bound: str) -> None:
 
 def test_disabled_topic_uploads_nothing_and_owes_nothing() -> None:
     plan = decide(remote_enabled=False)
-    assert (plan.uploads, plan.waiting, plan.overdue_bytes) == ((), Waiting.DISABLED, 0)
+    assert (plan.uploads, plan.waiting, plan.overdue_bytes) == ((), UploadWait.DISABLED, 0)
 
 
 def test_a_round_is_limited() -> None:
     plan = decide(limit=2)
     assert [segment.base_offset for segment in plan.uploads] == [0, 10]
-    assert plan.waiting is Waiting.LIMIT
+    assert plan.waiting is UploadWait.LIMIT
 
 
 def test_copy_lag_by_age_waits_for_the_newest_record() -> None:
-    assert decide(copy_lag_ms=11).waiting is Waiting.COPY_LAG
+    assert decide(copy_lag_ms=11).waiting is UploadWait.COPY_LAG
     assert decide(copy_lag_ms=11).uploads == ()
     assert len(decide(copy_lag_ms=10).uploads) == 3
     untimed = [replace(segment, max_timestamp_ms=-1) for segment in LOG]
@@ -88,7 +88,7 @@ def test_copy_lag_by_age_waits_for_the_newest_record() -> None:
 def test_copy_lag_by_size_counts_the_bytes_after_the_segment() -> None:
     plan = decide(copy_lag_ms=-1, copy_lag_bytes=200)
     assert [segment.base_offset for segment in plan.uploads] == [0, 10]
-    assert plan.waiting is Waiting.COPY_LAG
+    assert plan.waiting is UploadWait.COPY_LAG
 
 
 def test_either_lag_makes_a_segment_due() -> None:
@@ -114,18 +114,18 @@ def test_segment_that_holds_the_log_start_is_uploaded_whole() -> None:
 
 def test_readable_offsets_that_are_missing_locally_stop_the_uploads() -> None:
     plan = decide(LOG[1:], log_start_offset=0)
-    assert (plan.uploads, plan.waiting) == ((), Waiting.MISSING_LOCALLY)
+    assert (plan.uploads, plan.waiting) == ((), UploadWait.MISSING_LOCALLY)
 
 
 def test_segment_into_which_delete_records_moved_both_bounds_is_uploaded_whole() -> None:
     plan = decide(log_start_offset=15, cold_end_offset=15)
     assert [segment.base_offset for segment in plan.uploads] == [10, 20]
-    assert (plan.waiting, plan.skip_to_offset) == (Waiting.ACTIVE, None)
+    assert (plan.waiting, plan.skip_to_offset) == (UploadWait.ACTIVE, None)
 
 
 def test_segment_across_the_end_of_the_store_is_not_uploaded_twice() -> None:
     plan = decide(cold_end_offset=15)
-    assert (plan.uploads, plan.waiting) == ((), Waiting.MISALIGNED)
+    assert (plan.uploads, plan.waiting) == ((), UploadWait.MISALIGNED)
 
 
 @given(

@@ -17,7 +17,7 @@ from tiered.broker.people.lag_history import SAMPLES, GroupLag
 from tiered.broker.people.offset_reset import reset_offsets
 from tiered.broker.people.standing import standings
 from tiered.errors import InvalidRequest
-from tiered.rules.groups.offset_reset import Bounds, Earliest, Latest, Target, ToOffset, ToTimestamp
+from tiered.rules.groups.offset_reset import LogBounds, Target, ToEarliest, ToLatest, ToOffset, ToTimestamp
 from tiered.rules.security.acl import Operation, ResourceType
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.door.rights import may_see_group, may_see_topic, require
@@ -258,9 +258,9 @@ async def reset(request: web.Request) -> web.Response:
 def _target(to: str | dict[str, int]) -> Target:
     match to:
         case "earliest":
-            return Earliest()
+            return ToEarliest()
         case str():
-            return Latest()
+            return ToLatest()
         case {"offset": offset}:
             return ToOffset(offset=offset)
         case {"timestamp_ms": timestamp_ms}:
@@ -278,14 +278,14 @@ class _Logs:
     def __init__(self, request: web.Request) -> None:
         self._request = request
 
-    async def bounds(self, topic: Topic, number: int) -> Bounds:
+    async def bounds(self, topic: Topic, number: int) -> LogBounds:
         """What the partition's log holds for readers now. Raises NotLeader, Unreachable."""
         leader = leader_elsewhere(self._request, topic, number, only_to_ask=True)
         if leader is None:
             partition = topic.partition(number)
-            return Bounds(start=partition.log_start_offset, end=partition.high_watermark)
+            return LogBounds(start=partition.log_start_offset, end=partition.high_watermark)
         page = await self._page(leader, topic, number, "offset=latest")
-        return Bounds(start=page["log_start_offset"], end=page["high_watermark"])
+        return LogBounds(start=page["log_start_offset"], end=page["high_watermark"])
 
     async def offset_for_timestamp(self, topic: Topic, number: int, timestamp_ms: int) -> int | None:
         """The first offset whose record is not older; None when all are. Raises as `bounds`, and what a read of the

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from tiered.broker.people.segment_listing import segments_of
 from tiered.broker.tiering.clock_watch import reason_to_doubt
-from tiered.rules.segments.retention import Verdict, Why, runs_of
+from tiered.rules.segments.retention import RetentionReason, Verdict, runs_of
 from tiered.server.http.api.lookups import topic_of, topic_with_records
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.messages import schema
@@ -57,7 +57,10 @@ _RUN = schema.Form(
         "size_bytes": schema.integer(),
         "newest_ms": schema.integer("What their age counts from.", minimum=-schema.LONG_MAX),
         "deletes": schema.boolean(),
-        "reason": (schema.text(allowed=[each.name.lower() for each in Why]), lambda run: run.why.name.lower()),
+        "reason": (
+            schema.text(allowed=[each.name.lower() for each in RetentionReason]),
+            lambda run: run.why.name.lower(),
+        ),
         "why": (schema.text("The reason in words."), "why.value"),
         "pin": schema.nullable(schema.text()),
     }

@@ -15,7 +15,7 @@ from urllib.parse import quote
 from aiohttp import web
 
 from tiered.broker.partitions.topics import Topic
-from tiered.broker.people.record_writer import NewRecord, Written
+from tiered.broker.people.record_writer import NewRecord, WrittenRecord
 from tiered.errors import NotLeader, TieredError
 from tiered.ids import TopicPartition
 from tiered.rules.partition.partitioner import next_partition, partition_for_key
@@ -33,7 +33,7 @@ BODY_BYTES = 3 << 20
 MAX_ANSWER_BYTES = 4 << 20
 SUCCESS = 200
 
-Outcome = Written | TieredError
+Outcome = WrittenRecord | TieredError
 Body = Mapping[str, Any]
 
 
@@ -151,4 +151,4 @@ def _outcome(report: Body) -> Outcome:
         return v3_refusal(str(report["message"]), int(report["error_code"]))
     timestamp_ms = timestamp_ms_of(report["timestamp"])
     assert timestamp_ms is not None, "a record that was written has a time"
-    return Written(partition=report["partition_id"], offset=report["offset"], timestamp_ms=timestamp_ms)
+    return WrittenRecord(partition=report["partition_id"], offset=report["offset"], timestamp_ms=timestamp_ms)

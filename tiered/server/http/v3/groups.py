@@ -13,7 +13,7 @@ from aiohttp import web
 
 from tiered.broker.broker import Broker
 from tiered.broker.groups.values import GroupDescription, GroupKind, GroupSummary, MemberDescription
-from tiered.broker.people.standing import Standing, standings
+from tiered.broker.people.standing import ConsumedPartition, standings
 from tiered.server.http.door.rights import may_see_group, may_see_topic
 from tiered.server.http.messages.failures import NoSuchResource
 from tiered.server.http.messages.origin import is_forwarded
@@ -203,7 +203,7 @@ async def _lag_summary(request: web.Request) -> web.Response:
     return web.json_response(fields)
 
 
-async def _lags_of(request: web.Request, broker: Broker, group: GroupDescription) -> list[Standing]:
+async def _lags_of(request: web.Request, broker: Broker, group: GroupDescription) -> list[ConsumedPartition]:
     """The group's committed offsets by topic and partition; not those of topics that are deleted, or that the client
     may not describe."""
     stored = await broker.groups.offsets.fetch(group.group_id)
@@ -211,11 +211,11 @@ async def _lags_of(request: web.Request, broker: Broker, group: GroupDescription
     return [each for each in found if each.lag is not None and may_see_topic(request, each.topic)]
 
 
-def _lag_in(standing: Standing) -> int:
+def _lag_in(standing: ConsumedPartition) -> int:
     return standing.lag or 0
 
 
-def _reader_of(standing: Standing) -> tuple[str, str | None, str]:
+def _reader_of(standing: ConsumedPartition) -> tuple[str, str | None, str]:
     """(member id, instance id, client id)"""
     member = standing.member
     return ("", None, "") if member is None else (member.member_id, member.instance_id, member.client_id)
@@ -279,7 +279,7 @@ def _assignment_fields(
     )
 
 
-def _lag_fields(links: Links, group: GroupDescription, lag: Standing) -> Mapping[str, Any]:
+def _lag_fields(links: Links, group: GroupDescription, lag: ConsumedPartition) -> Mapping[str, Any]:
     pieces = (*_pieces_of(group), "lags", lag.topic, "partitions", lag.partition)
     return links.resource(_LAG, pieces, lag, consumer_group_id=group.group_id)
 

@@ -17,7 +17,7 @@ from typing import Any
 from aiohttp import web
 from aiohttp.web_protocol import RequestPayloadError
 
-from tiered.broker.people.record_writer import NewRecord, Written
+from tiered.broker.people.record_writer import NewRecord, WrittenRecord
 from tiered.errors import InvalidRequest, InvalidTopic, RequestTimedOut, TieredError
 from tiered.ids import TopicId
 from tiered.rules.security.acl import Operation, ResourceType
@@ -213,7 +213,11 @@ async def _reports(
                 yield outcome
                 continue
             written = next(outcomes)
-            yield _report(broker.cluster_id, topic.name, *outcome, written) if isinstance(written, Written) else written
+            yield (
+                _report(broker.cluster_id, topic.name, *outcome, written)
+                if isinstance(written, WrittenRecord)
+                else written
+            )
         await asyncio.sleep(0)
 
 
@@ -273,7 +277,9 @@ def _base64(data: str | None, where: str) -> bytes | None:
         raise InvalidRequest(f"{where} is no base64: encode the bytes, or use the type STRING or JSON") from None
 
 
-def _report(cluster_id: str, topic: str, body: dict[str, Any], sent: NewRecord, written: Written) -> dict[str, Any]:
+def _report(
+    cluster_id: str, topic: str, body: dict[str, Any], sent: NewRecord, written: WrittenRecord
+) -> dict[str, Any]:
     return {
         "error_code": 200,
         "cluster_id": cluster_id,

@@ -197,7 +197,7 @@ def _look_at(entry: FetchEntry, partition: Readable, max_bytes: int, committed_o
             found.has_cold = True
             found.total_bytes += entry.cold_max_bytes
             return max(entry.cold_max_bytes, LEAST_COLD_BYTES)
-        case read_plan.OutOfRange() as plan:
+        case read_plan.OutsideLog() as plan:
             is_beyond = plan.offset > plan.log_end_offset
             if is_beyond and not found.is_confirmed and partition.leadership and partition.leadership.has_followers:
                 found.in_doubt.append(entry)

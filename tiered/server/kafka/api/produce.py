@@ -37,7 +37,7 @@ from tiered.server.kafka.dispatch import Api, RawRequest, framed, in_turns, repl
 from tiered.server.kafka.error_mapping import error_code
 from tiered.server.kafka.listed_brokers import LeaderHints
 from tiered.server.kafka.transport.outbox import Parts
-from tiered.server.kafka.transport.requests import Answer, Overlapping, Waiting
+from tiered.server.kafka.transport.requests import Answer, DelayedAnswer, Overlapping
 from tiered.wire import produce
 from tiered.wire.primitives import NodeEndpoint
 from tiered.wire.produce import PartitionResult, ProduceRequest, ProduceTopic, RecordError, TopicResult
@@ -290,7 +290,7 @@ def _refusal(request: RawRequest, index: int, error: TieredError) -> PartitionRe
 # Answers that wait. A client that goes away cancels the wait, never the write.
 
 
-class _Committing(Waiting):
+class _Committing(DelayedAnswer):
     """acks=all, once every in-sync replica has the batches: nothing here waits for a disk."""
 
     __slots__ = ("_appending", "_commits", "_left", "_wake")

@@ -14,7 +14,7 @@ from tiered.server.kafka.dispatch import RawRequest
 from tiered.server.kafka.error_mapping import NONE, error_code
 from tiered.server.kafka.fetch.answer import COPY_BYTES, NO_SESSION, disk_error
 from tiered.server.kafka.transport.outbox import Parts
-from tiered.server.kafka.transport.requests import Waiting
+from tiered.server.kafka.transport.requests import DelayedAnswer
 from tiered.wire import fetch
 from tiered.wire.fetch import FetchPartitionResult, FetchRequest, FetchTopicResult
 
@@ -25,7 +25,7 @@ GATHER_MS = 3.0
 GATHER_BYTES = 64 << 10
 
 
-def handle(request: RawRequest, asked: FetchRequest) -> Parts | Coroutine[Any, Any, Parts] | Waiting:
+def handle(request: RawRequest, asked: FetchRequest) -> Parts | Coroutine[Any, Any, Parts] | DelayedAnswer:
     """The answer: at once when there is something to say."""
     if request.context.api_version < fetch.FIRST_WITH_DIRECTORY_ID:
         raise UnsupportedVersion(f"followers need Fetch version {fetch.FIRST_WITH_DIRECTORY_ID} or later")
@@ -44,7 +44,7 @@ def handle(request: RawRequest, asked: FetchRequest) -> Parts | Coroutine[Any, A
     return _Gathering(request, answers.wait(asked, found), left_ms)
 
 
-class _Parked(Waiting):
+class _Parked(DelayedAnswer):
     """A follower that is told of the next record, or that there was none."""
 
     __slots__ = ("_request", "_wait")

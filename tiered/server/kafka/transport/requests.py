@@ -20,7 +20,7 @@ MAX_OVERLAPPING = 128
 MAX_WAITING_BYTES = 1 << 20
 
 
-class Waiting(ABC):
+class DelayedAnswer(ABC):
     """An answer that others bring about: no task waits for it, for a task costs more than most answers do."""
 
     __slots__ = ()
@@ -52,10 +52,10 @@ class Overlapping(NamedTuple):
     Produce, once its batches are in the log, and OffsetCommit, once its offsets have their place among what is written.
     """
 
-    work: Coroutine[Any, Any, Parts | None] | Waiting
+    work: Coroutine[Any, Any, Parts | None] | DelayedAnswer
 
 
-Answer = Parts | Coroutine[Any, Any, Parts | Overlapping | None] | Waiting | Overlapping | None
+Answer = Parts | Coroutine[Any, Any, Parts | Overlapping | None] | DelayedAnswer | Overlapping | None
 """An answer, a coroutine or a wait that gives it and holds up the connection's next requests, or None for no answer.
 
 What the coroutine gives may be Overlapping: then it held them up for its first part alone.
@@ -94,7 +94,7 @@ class _Turn:
         self.held_bytes = 0
         """Of the answer, in memory."""
         self.task: asyncio.Task[None] | None = None
-        self.wait: Waiting | None = None
+        self.wait: DelayedAnswer | None = None
         self.deadline_s = math.inf
         """When `wait` must give an answer, by the loop's clock."""
 
@@ -167,8 +167,8 @@ class Requests:
             or self._waiting_bytes >= MAX_WAITING_BYTES
         )
 
-    def _begin(self, turn: _Turn, work: Coroutine[Any, Any, Parts | Overlapping | None] | Waiting) -> None:
-        if isinstance(work, Waiting):
+    def _begin(self, turn: _Turn, work: Coroutine[Any, Any, Parts | Overlapping | None] | DelayedAnswer) -> None:
+        if isinstance(work, DelayedAnswer):
             turn.wait = work
             turn.deadline_s = asyncio.get_running_loop().time() + max(0.0, work.patience_ms) / 1000.0
             self._set_timer(turn.deadline_s)
@@ -242,7 +242,7 @@ class Requests:
             turn.holds_up = False
             self._begin(turn, answer.work)
             self._go_on()
-        elif not isinstance(answer.work, Waiting):
+        elif not isinstance(answer.work, DelayedAnswer):
             answer.work.close()
 
     def _send_known(self) -> None:
