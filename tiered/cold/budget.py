@@ -8,7 +8,7 @@ what was given.
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from tiered.errors import Throttled
 
@@ -80,7 +80,8 @@ class Budget:
             if turn.done() and not turn.cancelled():
                 self._give_back(wanted)  # The turn came in the moment it was given up.
             else:
-                self._waiting.remove(entry)
+                with suppress(ValueError):  # `_wake` may have passed it over in the same turn of the loop.
+                    self._waiting.remove(entry)
                 self._wake()
             raise
 

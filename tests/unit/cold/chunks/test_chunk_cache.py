@@ -293,3 +293,23 @@ def test_turn_that_comes_while_its_waiter_leaves_is_not_lost() -> None:
         assert budget.taken_now == 0
 
     asyncio.run(test())
+
+
+def test_waiter_that_leaves_as_the_budget_comes_back_ends_as_one_that_was_cancelled() -> None:
+    async def test() -> None:
+        budget = Budget(10)
+
+        async def use() -> None:
+            async with budget.taken(10):
+                pass
+
+        async with budget.taken(10):
+            leaving, stays = asyncio.ensure_future(use()), asyncio.ensure_future(use())
+            await asyncio.sleep(0)
+            leaving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await leaving
+        await stays
+        assert budget.taken_now == 0
+
+    asyncio.run(test())
