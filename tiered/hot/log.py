@@ -391,7 +391,8 @@ class Log:
         """A closed segment with all that its object needs, open until its `close`. Raises OSError."""
         with self._lock:  # Compaction puts another file in the place of a segment's.
             segments = self._segments
-            segment = next(each for each in segments if each.base_offset == base_offset)
+            segment = next((each for each in segments if each.base_offset == base_offset), None)
+            assert segment is not None, f"no segment begins at {base_offset}"
             assert segment.closed, f"the segment at {base_offset} is still appended to"
             file = self._fs.open(segment.path + LOG_SUFFIX)
         return SegmentFile(

@@ -312,6 +312,14 @@ def test_a_segment_for_upload_brings_its_epochs_and_producers(tmp_path: Path) ->
             log.flush()
 
 
+def test_a_segment_that_is_not_there_cannot_be_uploaded_and_is_named(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    append(log, batch(1))
+    log.roll(NOW_MS)
+    with pytest.raises(AssertionError, match="no segment begins at 7"):
+        log.segment_for_upload(7)
+
+
 def test_the_owner_of_the_producers_is_asked_when_a_segment_is_closed(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     known = ProducerEntry(producer_id=9, producer_epoch=2)
