@@ -1,4 +1,4 @@
-"""What all commands' arguments share: the parser's manners, how to reach a broker, and numbers.
+"""The arguments that all commands share: the parser's manners, how to reach a broker, and numbers.
 
 Owns no command. Must import next to nothing, for every start pays for it.
 """
@@ -18,7 +18,7 @@ _MAX_COUNT = 100_000
 class Parser(argparse.ArgumentParser):
     """An ArgumentParser that names its help, lets options stand between words, and takes no abbreviations.
 
-    Those break when options come.
+    Abbreviations break when options are added.
     """
 
     def __init__(self, **settings: object) -> None:

@@ -44,7 +44,7 @@ class OptionWords:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """What may be typed after `path`."""
+    """The words that may follow `path`."""
 
     path: tuple[str, ...]
     commands: tuple[tuple[str, str], ...]

@@ -20,7 +20,7 @@ _SOURCES = {1: "topic", 2: "broker", 3: "cluster", 4: "broker's start", DEFAULT_
 
 
 def source_of(config: Any) -> str:
-    """Who set the value; the number, where a newer broker has a source that this version does not know."""
+    """The source of the value; its number, where a newer broker has a source that this version does not know."""
     return _SOURCES.get(config.config_source, str(config.config_source))
 
 
@@ -38,7 +38,7 @@ def config_pairs(texts: Sequence[str], option: str = "--config ") -> dict[str, s
 
 
 def config_changes(arguments: argparse.Namespace) -> dict[str, str | None]:
-    """What `--config` and `--delete-config` mean; None takes one back to its default."""
+    """The changes in `--config` and `--delete-config`; None resets a config to its default."""
     configs = config_pairs(arguments.config)
     if both := configs.keys() & set(arguments.delete_config):
         raise UsageError(f"{sorted(both)[0]} cannot be set and deleted at once")

@@ -52,7 +52,7 @@ def ended(name: str, run: Callable[[], int | None]) -> int:
 def _failed(name: str, error: Exception, code: int) -> int:
     from tiered.cli.output import say  # Only commands that fail pay for it.
 
-    # What was written before stands before the error when both go to one place.
+    # Earlier output comes before the error when both go to one place.
     with contextlib.suppress(BrokenPipeError):
         sys.stdout.flush()
     with contextlib.suppress(BrokenPipeError):
@@ -61,5 +61,5 @@ def _failed(name: str, error: Exception, code: int) -> int:
 
 
 def _stop_writing() -> None:
-    """Whoever read our output has enough (`| head`): that is no failure, and the interpreter must not complain."""
+    """The reader of the output has enough (`| head`): that is no failure, and the interpreter must not complain."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

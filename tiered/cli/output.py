@@ -1,7 +1,7 @@
 """What commands print: tables for people, JSON for programs, and quantities in words.
 
-Owns the look of output. Tables are drawn on a terminal alone (rich is imported only there); into a pipe go
-plain columns, so that `awk` and `diff` see nothing but text. Must never ask anybody for anything, and never let
+Owns the look of output. Tables are drawn on a terminal alone (rich is imported only there); into a pipe go plain
+columns, so that `awk` and `diff` see nothing but text. Must never ask a broker or a person for anything, and never let
 a name that a client or a broker chose move a terminal's cursor, end a line of a table or turn text around.
 """
 

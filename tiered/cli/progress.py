@@ -28,7 +28,7 @@ class Show(Protocol):
 def progress_of(fd: int, what: str) -> Iterator[Report]:
     """Shows on stderr how much of the file behind `fd` is done, while the body runs.
 
-    Shows nothing when stderr is no terminal, or when the input's size is unknown: a pipe, or a person who types.
+    Shows nothing when stderr is no terminal, or when the input's size is unknown (a pipe, or a keyboard).
     """
     size_bytes = _size_of_file(fd)
     if size_bytes is None or not sys.stderr.isatty():

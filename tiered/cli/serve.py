@@ -1,7 +1,7 @@
 """`tiered serve`: reads its options, sets up logging, runs the broker.
 
-Owns the format of a log line, text for people or JSON for machines, both on stderr. What is logged, and how loud, is
-decided where it happens.
+Owns the format of a log line, text for people or JSON for machines, both on stderr. The code that logs a line decides
+its text and its level.
 """
 
 import argparse
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 def run(arguments: argparse.Namespace) -> int:
     """Runs a broker until it is told to stop. Raises InvalidConfig that names the option that is wrong."""
-    # What is imported and opened from here on stays: looking for garbage in it takes a tenth of the start. The
+    # Modules and objects made from here on stay: a search for garbage in them would take a tenth of the start. The
     # broker turns the collector on again once it serves.
     gc.disable()
     options = load_serve_options(arguments, os.environ)
@@ -48,7 +48,7 @@ def set_up_logging(log_format: str) -> None:
     logging.getLogger("tiered").setLevel(logging.INFO)
     # A record's thread and process names are shown by neither format; gathering them costs on each record.
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
-    logging.raiseExceptions = False  # Whoever read stderr may go away; the broker stays.
+    logging.raiseExceptions = False  # The reader of stderr may go away; the broker stays.
 
 
 def _time(record: logging.LogRecord) -> str:

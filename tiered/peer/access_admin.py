@@ -1,6 +1,6 @@
 """Who may do what, and how much of it, from outside: access control lists, users (KIP-554) and client quotas.
 
-Owns how each request is put. Must never judge a rule or a value: the broker does. A password is salted before it is
+Owns the form of each request. Must never judge a rule or a value: the broker does. A password is salted before it is
 sent, so that no broker sees it.
 """
 

@@ -1,4 +1,4 @@
-"""What brokers answer with an error code, and what goes wrong on the way to them.
+"""The errors that brokers answer with, and those on the way to them.
 
 Owns the translation of Kafka's codes into kinds of error, for a client. Must never wait or send.
 """

@@ -47,7 +47,7 @@ class DescribedCluster:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalDisk:
-    """What one broker holds locally; -1 for what it does not say."""
+    """The replicas that one broker holds on disk; -1 for a number that it does not tell."""
 
     total_bytes: int
     usable_bytes: int
@@ -99,7 +99,7 @@ async def describe_cluster(cluster: Cluster) -> DescribedCluster:
 
 
 async def local_disk(cluster: Cluster, broker_id: int) -> LocalDisk | None:
-    """What the broker holds on its disks; None where it has gone away, or does not tell us."""
+    """The replicas on the broker's disks; None where it has gone away, or does not tell this client."""
     try:
         return await _local_disk(cluster, broker_id)
     except TieredError:

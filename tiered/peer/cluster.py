@@ -113,7 +113,7 @@ class Cluster:
         await self._metadata_once([])
 
     async def metadata(self, topics: Sequence[str] | None = None, *, may_create: bool = False) -> ClusterMetadata:
-        """What the cluster says of `topics`, or of all; their errors are in them. Remembers leaders and brokers."""
+        """The metadata of `topics`, or of all; their errors are in it. Remembers leaders and brokers."""
         return await self._until_done(lambda: self._metadata_once(topics, may_create=may_create))
 
     async def _metadata_once(self, topics: Sequence[str] | None, *, may_create: bool = False) -> ClusterMetadata:
@@ -226,9 +226,9 @@ class Cluster:
     async def fetch_many(
         self, positions: Mapping[TopicPartition, int], *, isolation_level: int = READ_UNCOMMITTED
     ) -> list[tuple[str, FetchPartitionResult]]:
-        """What is there from each {partition: offset} on, with its topic's name and perhaps an error code.
+        """The data from each {partition: offset} on, with its topic's name and perhaps an error code.
 
-        One long poll for each leader, asked once. Leaders of what failed are looked up when it is asked again.
+        One long poll for each leader, asked once. Leaders of partitions that failed are looked up at the next call.
         """
         if unknown := {topic for topic, partition in positions if (topic, partition) not in self._leaders}:
             await self.metadata(sorted(unknown))
@@ -359,9 +359,9 @@ class Cluster:
         longer_ms: float = 0,
         repeatable: bool = True,
     ) -> T:
-        """What `attempt` gives in the end; leaders of `topic` are looked up again before each further try.
+        """The result of `attempt` in the end; leaders of `topic` are looked up again before each further try.
 
-        What is not `repeatable` is tried again only after errors which say that nothing was done, and is
+        A call that is not `repeatable` is tried again only after errors which say that nothing was done. It is
         OutcomeUnknown when time runs out in the middle.
         """
         limit_ms = self._timeout_ms + longer_ms

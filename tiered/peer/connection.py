@@ -385,7 +385,7 @@ class Peer:
         return self._parsed(lambda: messages.response_decoder(api_key, version)(bytes(answer), position))
 
     def _parsed(self, parse: Callable[[], T]) -> T:
-        """What `parse` gives. An answer that does not parse ends the connection."""
+        """The result of `parse`. An answer that does not parse ends the connection."""
         try:
             return parse()
         except errors.MalformedRequest as error:

@@ -22,7 +22,7 @@ _GROUP_KEY = 0
 
 
 class Coordinator:
-    """Whoever coordinates `group_id` now. One request at a time; `close` ends the connection."""
+    """The present coordinator of `group_id`. One request at a time; `close` ends the connection."""
 
     def __init__(self, cluster: Cluster, group_id: str, *, timeout_ms: float = TIMEOUT_MS) -> None:
         self.group_id = group_id

@@ -57,7 +57,7 @@ class DescribedGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommittedOffset:
-    """What a group has committed of one partition."""
+    """The committed offset of a group in one partition."""
 
     offset: int
     metadata: str
@@ -166,7 +166,7 @@ def _assignment(protocol_type: str, data: bytes) -> Mapping[str, tuple[int, ...]
 
 
 async def committed_offsets(cluster: Cluster, group_id: str) -> dict[TopicPartition, CommittedOffset]:
-    """All that the group has committed; nothing where there is no such group."""
+    """All committed offsets of the group; empty where there is no such group."""
     async with Coordinator(cluster, group_id) as coordinator:
         return await fetch_committed(coordinator)
 

@@ -66,9 +66,9 @@ class GroupMember:
         return self._coordinator.group_id
 
     async def join(self) -> Assignment:
-        """What this member got. Takes as long as the other members need to join, at most the rebalance time-out.
+        """This member's assignment. Takes as long as the other members need to join, at most the rebalance time-out.
 
-        Raises BrokerError when the group does not take it.
+        Raises BrokerError when the group refuses the member.
         """
         for _ in range(JOIN_TRIES):
             joined = await self._join_once()
@@ -166,7 +166,7 @@ class GroupMember:
         return self.is_leader and await self._partition_counts(set(self._counts)) != self._counts
 
     async def committed(self) -> dict[TopicPartition, CommittedOffset]:
-        """What the group has committed, after transactions that write offsets have ended."""
+        """The group's committed offsets, after transactions that write offsets have ended."""
         return await fetch_committed(self._coordinator, stable=True)
 
     async def commit(self, offsets: Mapping[TopicPartition, int]) -> bool:

@@ -97,7 +97,7 @@ class Gathering:
 
 @dataclass(slots=True)
 class DoneState:
-    """What was acknowledged of one partition. Offsets are None where the broker did not say them."""
+    """The acknowledgement for one partition. Offsets are None where the broker did not tell them."""
 
     records: int = 0
     first_offset: int | None = None

@@ -46,7 +46,7 @@ class LoginFailed(NotLetIn):
 
 
 class PeerSecurity:
-    """What every connection of one client needs. Cheap where TLS is not spoken."""
+    """The security of every connection of one client. Cheap where TLS is not spoken."""
 
     def __init__(self, security: ClientSecurity = PLAINTEXT) -> None:
         self.security = security
@@ -64,7 +64,7 @@ class PeerSecurity:
 
 
 def tls_failed(address: str, error: OSError) -> ConnectionLost | None:
-    """The error in words that say what to do; None when it is not one of TLS. A connection that just ended may be one
+    """The error with advice; None when it is not one of TLS. A connection that just ended may be one
 
     of a broker that stops: that is no TlsFailed, and is worth another try.
     """

@@ -28,7 +28,7 @@ class BrokerAddress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionMetadata:
-    """Who holds a partition: `leader_id` and `leader_epoch` are -1 where nobody is known to lead it."""
+    """The leader and replicas of a partition: `leader_id` and `leader_epoch` are -1 where no leader is known."""
 
     partition: int
     leader_id: int
@@ -55,7 +55,7 @@ class TopicMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterMetadata:
-    """What one Metadata answer said."""
+    """The content of one Metadata answer."""
 
     brokers: Mapping[int, BrokerAddress]
     topics: Mapping[str, TopicMetadata]

@@ -35,7 +35,7 @@ def address_of(sock: socket.socket) -> tuple[str, int]:
 
 
 def bind_or_explain(bind: Callable[[], tuple[str, int]], wanted: tuple[str, int], option: str) -> tuple[str, int]:
-    """What `bind` gives. Raises InvalidConfig that names the option to change when the address cannot be had."""
+    """The result of `bind`. Raises InvalidConfig, which names the option to change, when the address cannot be had."""
     try:
         return bind()
     except OSError as error:

@@ -101,10 +101,10 @@ class Server:
         await self.service.stop()
 
     async def abandon(self) -> None:
-        """What kill -9 leaves behind, as far as one object among others can: connections are reset, nothing is
+        """Leaves behind what kill -9 does, as far as one object among others can.
 
-        flushed, fenced or said to anybody, and every descriptor, thread and task is let go. Ends all other tasks
-        of this loop. Calls that a thread is in the middle of are carried out. May follow a `start` that failed.
+        Connections are reset, and nothing is flushed, fenced or announced. Every descriptor, thread and other task
+        of this loop ends; a call that a thread is in the middle of is carried out. May follow a `start` that failed.
         """
         self._kafka.abandon()
         others = asyncio.all_tasks() - {asyncio.current_task()}
@@ -137,7 +137,7 @@ async def serve(options: ServeOptions) -> None:
     try:
         await _serve(server, options, asked_to_stop)
     except* _AskedToStopAtStart:
-        # Nobody was served yet: what a kill would leave is left.
+        # No client was served yet, so what a kill would leave is left.
         await server.abandon()
     log.info("stopped")
     if isinstance(server.service, Broker) and server.service.replaced is not None:
@@ -154,7 +154,7 @@ async def _serve(server: Server, options: ServeOptions, asked_to_stop: asyncio.E
             log.info("stopping before anybody was served")
             raise _AskedToStopAtStart
         asked.cancel()
-        # What start-up allocated lives as long as the process: the collector need not look at it again.
+        # Objects made at start-up live as long as the process: the garbage collector need not look at them again.
         gc.freeze()
         gc.enable()
         # Every request over HTTP leaves cycles: most collections look at few objects, for all wait.

@@ -75,7 +75,7 @@ def _show(arguments: argparse.Namespace, rules: Sequence[Acl], none: str) -> Non
 
 
 def _filter(arguments: argparse.Namespace) -> AclFilter:
-    """What `list` and `remove` mean."""
+    """The filter that `list` and `remove` ask for."""
     named = [(ResourceType[_word(kind)], getattr(arguments, kind.replace("-", "_"))) for kind in RESOURCES]
     given = [(kind, name) for kind, name in named if name is not None]
     if arguments.cluster:
@@ -98,7 +98,7 @@ def _filter(arguments: argparse.Namespace) -> AclFilter:
 
 
 def _rules(arguments: argparse.Namespace) -> Iterator[Acl]:
-    """What `add` means. Raises UsageError."""
+    """The rules that `add` makes. Raises UsageError."""
     wanted = [*_resources_of(arguments)]
     if not wanted:
         raise UsageError("say on what: --topic, --group, --transactional-id, --cluster, --user or --delegation-token")
@@ -129,7 +129,7 @@ def _rules(arguments: argparse.Namespace) -> Iterator[Acl]:
 
 
 def _convenient(arguments: argparse.Namespace, kind: ResourceType) -> Sequence[Operation]:
-    """What --producer and --consumer stand for, on a resource of this kind."""
+    """The operations that --producer and --consumer stand for, on a resource of this kind."""
     found: list[Operation] = []
     if arguments.producer:
         found += _PRODUCER if kind is ResourceType.TOPIC else ()

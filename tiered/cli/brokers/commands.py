@@ -60,7 +60,7 @@ async def run_drain(arguments: argparse.Namespace, cluster: Cluster) -> int:
     described = await describe_cluster(cluster)
     held = replicas_of(_with_replicas(await all_topics(cluster)))
     leaving = set(arguments.brokers)
-    # One that is registered no more can still be named by partitions.
+    # Partitions may still name a broker that is no longer registered.
     require_brokers(leaving, {*described.brokers, *(each for replicas in held.values() for each in replicas)})
     require_brokers(arguments.to or (), described.brokers)
     if both := leaving & set(arguments.to or ()):
@@ -127,7 +127,7 @@ async def run_remove(arguments: argparse.Namespace, cluster: Cluster) -> None:
 
 
 def _with_replicas(topics: Sequence[TopicMetadata]) -> list[TopicMetadata]:
-    """Without those whose records are no log."""
+    """Leaves out partitions whose records are no log."""
     return [each for each in topics if not each.is_internal]
 
 

@@ -139,7 +139,7 @@ def _fields(each: Any) -> dict[str, Any]:
 
 
 def _show(found: Sequence[tuple[int, Any]], broker_count: int) -> None:
-    """What all brokers have alike stands there once."""
+    """Settings that all brokers share stand there once."""
     alike: dict[tuple[str, ...], list[int]] = {}
     for broker, each in found:
         fields = _fields(each)

@@ -1,4 +1,4 @@
-"""What commands ask a cluster: topics, offsets, and where leaders are. All of it through `tiered.peer`.
+"""The questions of commands to a cluster: topics, offsets, and leaders. All go through `tiered.peer`.
 
 Owns the words for a broker that cannot be reached. Must never know a command.
 """
@@ -60,7 +60,7 @@ def with_cluster(
 
 
 def run_with_cluster(arguments: argparse.Namespace, act: Act) -> int:
-    """What `act` gives for the cluster at `--bootstrap`. Raises CommandFailed when no broker there can be reached."""
+    """The result of `act` for the cluster at `--bootstrap`. Raises CommandFailed when no broker can be reached."""
     bootstrap: str = arguments.bootstrap
     try:
         addresses = parse_bootstrap(bootstrap)
@@ -133,7 +133,7 @@ async def existing_topic(cluster: Cluster, name: str) -> TopicMetadata:
 
 
 async def missing_topic(cluster: Cluster, name: str) -> str:
-    """In words, that there is no such topic, with names that are like it."""
+    """The message that there is no such topic, with similar names."""
     there = (await cluster.metadata()).topics
     return f"there is no topic {name}{nearest_names(name, there)}; `tiered topics list` shows those that exist"
 

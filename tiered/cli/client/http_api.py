@@ -55,13 +55,13 @@ class HttpApi:
         return answer
 
     def retention(self, topic: str, partition: int) -> dict[str, Any]:
-        """What the next round of retention would do to one partition, and why."""
+        """What the next round of retention would delete and keep in one partition, and why."""
         answer = self._ask("GET", f"/api/v1/topics/{quote(topic, safe='')}/partitions/{partition}/retention")
         _list_in(answer, "runs")
         return answer
 
     def reconcile(self) -> dict[str, Any]:
-        """What the brokers have found to disagree between disk, catalogue and object store."""
+        """The differences that brokers have found between disk, metadata store and object store."""
         answer = self._ask("GET", "/api/v1/reconcile")
         for name in ("findings", "brokers", "silent"):
             _list_in(answer, name)

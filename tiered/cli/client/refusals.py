@@ -21,7 +21,7 @@ _ONE_RULE = AclFilter(resource_type=ResourceType.TOPIC, resource_name="any", pri
 
 
 def principal_of(security: PeerSecurity | None) -> str | None:
-    """Who a broker takes us for; None where that is the broker's to say, as of a certificate or a token."""
+    """The principal of this client; None where only the broker knows it, as with a certificate or a token."""
     given = PLAINTEXT if security is None else security.security
     if given.sasl_username:
         return f"User:{given.sasl_username}"
@@ -76,7 +76,7 @@ def _why(cluster: Cluster, arguments: argparse.Namespace, error: Exception, said
 
 
 async def read_replica(cluster: Cluster) -> str | None:
-    """What a read replica says of itself; None for any other broker."""
+    """A read replica's description of itself; None for any other broker."""
     try:
         if await cluster.serves(_DESCRIBE_GROUPS):
             return None

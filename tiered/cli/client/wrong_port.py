@@ -1,4 +1,4 @@
-"""What an address wants that did not answer as a broker does: the usual mistakes, told apart.
+"""Finds out why an address did not answer as a broker does: the usual mistakes, told apart.
 
 Owns two questions to each address. Called only after a failure, so it may take a moment.
 """
@@ -83,7 +83,7 @@ def _what_a_login_needs(taken: Sequence[str]) -> str:
 
 
 async def _first_bytes(host: str, port: int) -> bytes:
-    """What comes back for an HTTP request; nothing where nobody listens or answers."""
+    """The answer to an HTTP request; empty where nothing listens or answers."""
     try:
         async with asyncio.timeout(TIMEOUT_S):
             reader, writer = await asyncio.open_connection(host, port)

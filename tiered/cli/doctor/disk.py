@@ -1,7 +1,7 @@
-"""The area `disk`: the data folder, and whether what is flushed there stays.
+"""The area `disk`: the data folder, and whether flushed data stays there.
 
-Writes one small file of its own into the folder and removes it. A folder that is not there yet is not made: the
-folder it would be made in is looked at instead.
+Writes one small file of its own into the folder and removes it. It does not make a missing folder, but checks the
+folder that would contain it.
 """
 
 import fcntl
@@ -34,7 +34,7 @@ _LOCAL_DISK = "Put --data on a local disk (ext4 or xfs)."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mount:
-    """What a folder is mounted from."""
+    """The mount that a folder is on."""
 
     point: str
     kind: str

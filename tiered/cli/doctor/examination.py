@@ -1,7 +1,7 @@
 """The examination: area by area, each with a deadline, and the verdict as text or as JSON.
 
-Owns the threads and what is shown. An area that hangs (a dead NFS mount does) is left behind on its thread,
-and said to hang. What is shown never holds a password or a key that this process was given.
+Owns the threads and the output. An area that hangs (as on a dead NFS mount) is left behind on its thread, and reported.
+The output never holds a password or a key that this process was given.
 """
 
 import argparse
@@ -107,7 +107,7 @@ def examined(area: Area, situation: Situation, *, timeout_s: float = AREA_TIMEOU
     try:
         thread.join(timeout_s)
     except KeyboardInterrupt:
-        stop.set()  # What it has written is removed before we go.
+        stop.set()  # The area removes what it has written before the command ends.
         thread.join(_TIDY_UP_S)
         raise
     if bugs:
@@ -121,7 +121,7 @@ def examined(area: Area, situation: Situation, *, timeout_s: float = AREA_TIMEOU
 
 
 def secrets_of(urls: Sequence[str], environ: Mapping[str, str]) -> list[str]:
-    """What must not be shown: passwords in URLs, written both ways, and those of the environment."""
+    """The texts that must not be shown: passwords in URLs, written both ways, and those of the environment."""
     found = [match for url in urls for match in _PASSWORD.findall(url)]
     found += [unquote(each) for each in found]
     # A password of a letter or two is part of many words: it is hidden only where it stands as one.
@@ -131,7 +131,7 @@ def secrets_of(urls: Sequence[str], environ: Mapping[str, str]) -> list[str]:
 
 
 def hiding(secrets: Sequence[str]) -> Callable[[str], str]:
-    """What replaces the secrets in a text."""
+    """The text that replaces a secret."""
     return lambda text: reduce(lambda shown, secret: shown.replace(secret, "***"), secrets, text)
 
 

@@ -1,4 +1,4 @@
-"""What a check found, in words, and what an area of checks is.
+"""The findings of a check, in words, and the areas of checks.
 
 Owns the values that pass between the areas and the examination.
 """
@@ -32,7 +32,7 @@ class CheckResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
-    """What the examination was told: the options of `serve`, and the broker that should be running, if any."""
+    """The input of an examination: the options of `serve`, and the broker that should be running, if any."""
 
     options: ServeOptions
     bootstrap: str | None

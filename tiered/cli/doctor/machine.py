@@ -119,7 +119,7 @@ def _meminfo(name: str) -> int | None:
 
 
 def _number_in(path: str) -> int | None:
-    """The number that a file of the kernel's holds; None for "max", and where there is no such file."""
+    """The number in a file of the kernel; None for "max", and where there is no such file."""
     try:
         text = Path(path).read_text().strip()
     except OSError:
@@ -183,7 +183,7 @@ def user_of(port: int) -> str | None:
 
 
 def _target(link: Path) -> str:
-    """What an open descriptor is; empty when it was closed meanwhile."""
+    """The target of an open descriptor; empty when it was closed meanwhile."""
     try:
         return str(link.readlink())
     except OSError:

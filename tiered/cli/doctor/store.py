@@ -77,7 +77,7 @@ def _folder(address: LocalAddress) -> Iterator[CheckResult]:
     if not directory.is_dir():
         yield fail("address", f"{directory} is no folder", "Name another with --store URL.")
         return
-    # In a folder of its own: a store keeps its lock file where it was once written to.
+    # It uses a folder of its own, because a store leaves its lock file wherever it was once written to.
     own = directory / f".tiered-doctor-{new_uuid().hex}"
     try:
         yield from _round_trip(LocalStore(own))

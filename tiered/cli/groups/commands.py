@@ -70,7 +70,7 @@ async def run_list(arguments: argparse.Namespace, cluster: Cluster) -> None:
 
 
 async def _lags(cluster: Cluster, group_ids: Sequence[str]) -> dict[str, int | None]:
-    """How many records each group is behind what it has committed; None where nothing of that is known."""
+    """The lag of each group in records; None where it is not known."""
     turns = asyncio.Semaphore(_LISTED_AT_ONCE)
 
     async def committed_by(group_id: str) -> dict[TopicPartition, int]:
@@ -116,7 +116,7 @@ async def existing_group(cluster: Cluster, group_id: str) -> DescribedGroup:
 
 
 async def missing_group(cluster: Cluster, group_id: str) -> str:
-    """In words, that there is no such group, with names that are like it."""
+    """The message that there is no such group, with similar names."""
     there = [each.group_id for each in await list_groups(cluster)]
     return f"there is no group {group_id}{nearest_names(group_id, there)}"
 
@@ -236,7 +236,7 @@ def ranges(numbers: Sequence[int]) -> str:
 
 
 def hints(group: Mapping[str, Any]) -> list[str]:
-    """What a person might wonder about."""
+    """Notes on things that a person might wonder about."""
     found = []
     if not group["members"]:
         found.append("It has no members: nobody reads for it now.")

@@ -100,7 +100,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _missing_or_empty(cluster: Cluster, group_id: str, *, must_exist: bool) -> str | None:
-    """In words, that there is no such group, or None where it has no members. Raises CommandFailed when it has."""
+    """The message that there is no such group; None where it has no members. Raises CommandFailed when it has some."""
     try:
         group = await describe_group(cluster, group_id)
     except GroupNotFound:
@@ -143,7 +143,7 @@ async def _found_by_time(
 
 
 def target_of(arguments: argparse.Namespace) -> Target:
-    """What the options mean. Raises UsageError."""
+    """The reset that the options ask for. Raises UsageError."""
     if arguments.to_earliest:
         return ToEarliest()
     if arguments.to_latest:

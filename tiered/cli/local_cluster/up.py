@@ -173,7 +173,7 @@ class _Brokers:
 
 
 def _begun(planned: Planned) -> "subprocess.Popen[str]":
-    # A session of its own: Ctrl-C in the terminal is for this command, which then ends them in order.
+    # Brokers get a session of their own: Ctrl-C is for this command, which then stops them in order.
     with planned.log.open("a") as log:
         return subprocess.Popen(
             planned.command, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True, env=_environment()

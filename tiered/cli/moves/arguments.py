@@ -52,7 +52,7 @@ def add_moves_of_topics(actions: "Commands[Parser]") -> None:
 
 
 def move_options(parser: argparse.ArgumentParser) -> None:
-    """What every command that moves replicas is told."""
+    """The arguments of every command that moves replicas."""
     parser.add_argument("--plan", action="store_true", help="show what would move, and move nothing")
     parser.add_argument("--no-wait", action="store_true", help="return once the moves have begun")
     parser.add_argument("--timeout", metavar="S", type=positive, help="fail after so many seconds; the moves go on")

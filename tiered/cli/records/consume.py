@@ -127,7 +127,7 @@ class RecordFetcher:
         self._failing_since_ms: float | None = None
 
     async def fetch(self, positions: Mapping[TopicPartition, int]) -> list[tuple[str, FetchPartitionResult]]:
-        """What is there from each {partition: offset} on; nothing when nothing came within half a second.
+        """The data from each {partition: offset} on; empty when none came within half a second.
 
         Results stand with their topic's name, and have no error code, or one that trying again does not heal. Raises
         CommandFailed when a leader could not be found or reached for half a minute.
@@ -180,7 +180,7 @@ class Lines:
 
 
 class AbortedState:
-    """What one fetch said of aborted transactions, for batches in the order of their offsets; made anew for each."""
+    """The aborted transactions that one fetch names, for batches in the order of their offsets."""
 
     def __init__(self, transactions: Iterable[AbortedTransaction]) -> None:
         self._waiting = sorted(transactions, key=lambda each: each.first_offset, reverse=True)

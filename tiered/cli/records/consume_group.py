@@ -107,7 +107,7 @@ class Membership:
         if sys.stderr.isatty():
             say(f"group {self._member.group_id}: {_got(mine)}", file=sys.stderr)
         committed = {each: at.offset for each, at in (await self._member.committed()).items() if each in mine}
-        # What was shown and could not be committed is not shown again, unless another member got further meanwhile.
+        # A record that was shown and could not be committed is not shown again, unless another member got further.
         carried = {
             each: offset
             for each, offset in self._shown.items()

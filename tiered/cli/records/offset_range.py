@@ -1,6 +1,6 @@
-"""What `--offset START:END` means, and which offsets that is in each partition.
+"""The meaning of `--offset START:END`, and the offsets that it names in each partition.
 
-Owns the words and the looking up. Must never fetch a record.
+Owns the words and the look-ups. Must never fetch a record.
 """
 
 import re
@@ -26,7 +26,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
-    """What is not shown any more: this offset, or the first record since a time; with neither the end as it is now."""
+    """The end of what is shown: this offset, or the first record since a time; with neither the end as it is now."""
 
     offset: int | None = None
     timestamp_ms: int | None = None
@@ -34,7 +34,7 @@ class End:
 
 def range_of(text: str) -> tuple[Start, End | None]:
     """The start and the end that `--offset` means; None where it says no end. Raises UsageError."""
-    # First as a whole: a time has colons of its own.
+    # Tried as a whole first, because a time has colons of its own.
     for at in [len(text), *(found.start() for found in re.finditer(":", text))]:
         start, said = _start_of(text[:at] or ("beginning" if text else "")), text[at + 1 :]
         end = _end_of(said, after_time=text.startswith("@")) if said else None

@@ -75,7 +75,7 @@ class LineFormat:
         return Record(offset=offset, timestamp_ms=timestamp_ms, key=key, value=value, headers=headers)
 
     def line_of(self, record: Record) -> bytes:
-        """The record's line, with its end. What is null is empty, unless `null` says otherwise."""
+        """The record's line, with its end. Null is empty, unless `null` says otherwise."""
         null = self.null or b""
         line = (null if record.value is None else record.value) + b"\n"
         if self.key_separator is None:
@@ -84,7 +84,7 @@ class LineFormat:
 
 
 class Template:
-    """What `--template` means: text in which kcat's tokens stand for parts of a record.
+    """The text of `--template`, in which kcat's tokens stand for parts of a record.
 
     `%t` topic, `%p` partition, `%o` offset, `%T` timestamp in ms, `%k` key, `%s` value, `%K` and `%S` their sizes (-1
     for null), `%R` that of the value as a signed number in four bytes, `%h` headers, `%%` a percent sign. Raises
@@ -176,7 +176,7 @@ def _bytes_in(fields: dict[str, Any], name: str) -> bytes | None:
     content = fields.get(name)
     if content is None:
         return None
-    # What is no text is itself JSON: the value of {"value": {"a": 1}} is {"a": 1}.
+    # A value that is no text is itself JSON: {"value": {"a": 1}} stands for {"a": 1}.
     return (content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)).encode(
         "utf-8", "surrogatepass"
     )

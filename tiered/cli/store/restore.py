@@ -147,7 +147,7 @@ def _problems(plan: RestorePlan) -> list[str]:
 
 
 def _done(plan: RestorePlan) -> str:
-    """What to say afterwards."""
+    """The lines to print afterwards."""
     return (
         f"cluster {plan.cluster_id} is restored: {counted(len(plan.topics), 'topic')}, "
         f"{counted(plan.segment_count, 'segment')}, {counted(len(plan.groups), 'consumer group')}. "

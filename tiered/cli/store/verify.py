@@ -164,7 +164,7 @@ def _orphans_in_words(each: Orphans) -> str:
 
 
 def as_json(state: VerificationState, url: str, sample: ChunkSample, *, with_orphans: bool) -> dict[str, Any]:
-    """What was found, for programs: the fields that docs/verify.md names."""
+    """The findings for programs: the fields that docs/verify.md names."""
     problems = [_problem_as_json(each) for each in state.problems]
     return {
         "store": url,

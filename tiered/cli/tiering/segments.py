@@ -118,7 +118,7 @@ def _run_row(partition: int, run: dict[str, Any], delete: str, keep: str) -> lis
 
 
 def _summary(partitions: list[dict[str, Any]]) -> list[str]:
-    """What the tables don't say: the settings, what goes in all, what waits for its end, and whether the clock lies."""
+    """Facts that the tables leave out: settings, totals, what waits for its end, and whether the clock lies."""
     configs = partitions[0]["configs"]
     lines = [
         f"cleanup.policy={configs['cleanup.policy']}, retention.ms={configs['retention.ms']}, "

@@ -212,7 +212,7 @@ async def _description(cluster: Cluster, topic: TopicMetadata, *, everything: bo
 
 
 async def _configs(cluster: Cluster, topic: str, *, everything: bool) -> list[dict[str, Any]]:
-    """What was set for the topic or its broker; with `everything`, defaults as well."""
+    """The configs that were set for the topic or its broker; with `everything`, defaults as well."""
     return [
         {"name": each.name, "value": each.value, "source": source_of(each)}
         for each in await configs_of(cluster, topic)

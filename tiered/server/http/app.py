@@ -1,7 +1,7 @@
-"""The HTTP server: the routes behind what guards them, on a socket.
+"""The HTTP server: the routes behind their guards, on a socket.
 
-Owns the application's set-up and what becomes of an exception. Must never hold state of its own: every answer is
-read from the broker, or from another broker that must give it.
+Owns the application's set-up and the answer to an exception. Must never hold state of its own: every answer is read
+from the broker, or from another broker that must give it.
 """
 
 import asyncio

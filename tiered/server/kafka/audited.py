@@ -1,8 +1,8 @@
-"""What the audit log says of an administrative request: resources, outcomes, and no secret.
+"""The lines of the audit log for an administrative request: resources, outcomes, and no secret.
 
-An API that changes something names in its row the function that tells of it. A request is told of when its answer is
-known, or when whoever sent it went away before. Must never look at a value that may be secret: of settings and
-credentials only names are told.
+An API that changes something names in its row the function that describes it. A request is logged when its answer is
+known, or when its client went away before. Must never look at a value that may be secret: of settings and credentials
+only names are told.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -33,7 +33,7 @@ _ERRORS: dict[ResourceType, type[NotAuthorized]] = {
 
 
 def rights_of(context: Context) -> Rights | None:
-    """What the request's principal may do; None where authorization is off, and everybody may do everything."""
+    """The rights of the request's principal; None where authorization is off and every client may do everything."""
     connection = context.connection
     return context.broker.access.rights(connection.principal, connection.host)
 
@@ -85,8 +85,7 @@ def require_cluster(context: Context, operation: Operation) -> None:
 def topic_refusal(
     context: Context, operation: Operation, name: str | None, topic_id: UUID | None, rights: Rights
 ) -> NotAuthorized | None:
-    """What refuses an operation on a topic that is named by its name or its id; None when it may be done, or there
-    is no topic of this id, which its own error says."""
+    """The refusal of an operation on a topic; None when it is allowed, or when no topic has this id."""
     if topic_id is not None:
         topic = context.broker.topics.find_id(topic_id)
         if topic is None or rights.may(operation, ResourceType.TOPIC, topic.name):

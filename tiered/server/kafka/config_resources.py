@@ -22,7 +22,7 @@ TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alteration:
-    """What one resource is to be given. `is_whole`: what is not named goes back to its default (AlterConfigs)."""
+    """The new configs of one resource. `is_whole`: a config that is not named is reset (AlterConfigs)."""
 
     name: str
     steps: Sequence[ConfigChange]

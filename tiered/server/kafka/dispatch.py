@@ -1,7 +1,7 @@
 """Which request goes to which handler: the table of served APIs, and the answer's frame.
 
-Owns the table. ApiVersions is derived from it, so what is advertised is served. Must never contain
-behaviour of an API: that is in `api/<api>.py`.
+Owns the table. ApiVersions is derived from it, so every advertised API is served. Must never contain behaviour of an
+API: that is in `api/<api>.py`.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ T = TypeVar("T")
 class Context(NamedTuple):
     """What a handler may use besides its request. (A NamedTuple: one is built for each request.)
 
-    On a read replica `broker` is that replica, which has of a broker what those handlers ask that it is given.
+    On a read replica `broker` is that replica, which has the parts of a broker that its handlers use.
     """
 
     broker: Broker
@@ -66,19 +66,18 @@ class RawRequest(NamedTuple):
 
 
 def replica_of(context: Context) -> "ReadReplica":
-    """What serves the request, for a handler that a read replica alone is given."""
+    """The read replica, for a handler that only a read replica has."""
     return cast("ReadReplica", context.broker)
 
 
 class Refused(NamedTuple):
-    """What a read replica makes of an API that changes something: the code, or that of its refusal, in the answer's own
-    shape."""
+    """A read replica's refusal of an API that changes something: its error code, in the answer's own shape."""
 
     code: int | None = None
 
 
 class Later(NamedTuple):
-    """What a message handler gives instead of a reply that now only waits for others; see `Overlapping`."""
+    """What a handler returns in place of a reply when it only waits for others; see `Overlapping`."""
 
     reply: Callable[[], Awaitable[Any]]
 
@@ -112,8 +111,8 @@ class Api:
 def _unserved(connection: Connection, api_key: int, api_version: int) -> Api | None:
     """How to answer an API, or a version of one, that is not served: UNSUPPORTED_VERSION in the answer's own shape.
 
-    None when the messages of that version are not known: nothing that we could say would be understood, and the
-    connection is closed, which Kafka does always. The log has a line about it.
+    None when the messages of that version are not known: the client could not read any answer, so the connection is
+    closed, as Kafka always does. The log has a line about it.
     """
     api = _refusing(api_key, api_version)
     end = "the connection is closed" if api is None else "UNSUPPORTED_VERSION is the answer"

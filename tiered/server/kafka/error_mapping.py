@@ -1,4 +1,4 @@
-"""Kafka's error codes for our kinds of error: the only place where the codes are given to them.
+"""Kafka's error codes for our kinds of error: the only place that assigns them.
 
 Owns the table. A kind without a row of its own takes the row of its nearest base class, so a new error
 can never reach the wire as a wrong success.

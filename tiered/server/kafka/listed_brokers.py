@@ -1,8 +1,8 @@
-"""The brokers as a client of this one is told of them, by Metadata, by DescribeCluster, and beside refusals.
+"""The brokers that clients are told of, by Metadata, by DescribeCluster, and beside refusals.
 
-Owns the list alone. Each comes with the address of the listener that the client has asked on; who has none of that name
-is left out. This broker comes with the address that the client has found it by, where it is bound to all of the
-machine's. Must never ask SQL.
+Owns the list alone. Each comes with the address of the listener that the client has asked on; a broker without one of
+that name is left out. This broker comes with the address that the client has found it by, where it is bound to all of
+the machine's. Must never ask SQL.
 """
 
 from collections.abc import Iterable
@@ -34,9 +34,8 @@ class ListedBroker(NamedTuple):
 
 
 def controller_id(context: Context) -> int:
-    """Whom clients take for the controller: the one that holds the lease, else this broker, for any of them can do
-
-    what clients ask of a controller.
+    """The controller for clients: the broker that holds the lease, else this one. Any broker can do what they ask of
+    it.
     """
     broker = context.broker
     if broker.options.read_only:
@@ -46,7 +45,7 @@ def controller_id(context: Context) -> int:
 
 
 def named_brokers(context: Context) -> list[ListedBroker]:
-    """Those whom clients may have to do with, by id: in service, or until a moment ago."""
+    """The brokers that clients may have to do with, by id: in service now, or until a moment ago."""
     broker = context.broker
     if broker.options.read_only:
         return [_this(context)]
@@ -54,7 +53,7 @@ def named_brokers(context: Context) -> list[ListedBroker]:
 
 
 def described_brokers(context: Context, *, fenced: bool) -> list[ListedBroker]:
-    """Those in service, by id; with `fenced` all that are registered."""
+    """The brokers in service, by id; with `fenced` all that are registered."""
     if context.broker.options.read_only:
         return [_this(context)]
     image = context.broker.image
@@ -100,7 +99,7 @@ class LeaderHints:
         ]
 
     def _leader(self, name: str | None, topic_id: UUID | None, partition: int) -> CurrentLeader | None:
-        """Who leads; None where nobody does, or only this broker, which has just refused."""
+        """The leader; None where there is none, or only this broker, which has just refused."""
         topics = self._broker.topics
         topic = topics.find(name or "") if topic_id is None else topics.find_id(topic_id)
         if topic is None:

@@ -1,4 +1,4 @@
-"""What a client that has used up a quota is told, and what becomes of its connection: it is not read for that long.
+"""Throttling of a client over its quota: it is told for how long, and its connection is not read meanwhile.
 
 Owns the order of an answer that is throttled: the answer goes out at once with its throttle time, then nothing more is
 read from the connection until that has passed (KIP-219), so that who ignores the time gains nothing. Brokers among
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 def buckets_of(broker: "Broker", connection: "Connection") -> "Buckets | None":
-    """What counts for this connection; None for another broker, and for who has not said yet who it is."""
+    """The quotas of this connection; None for another broker, and for a client that has not logged in yet."""
     principal = connection.principal
     if principal is None or connection.is_broker:
         return None

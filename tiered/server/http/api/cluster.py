@@ -1,5 +1,5 @@
-"""The cluster as a whole: who serves and what they hold (`/api/v1/cluster`), what disk, catalogue and bucket disagree
-about (`/api/v1/reconcile`), and what each topic costs by the prices among the broker's settings (`/api/v1/cost`).
+"""The cluster as a whole: who serves and what they hold (`/api/v1/cluster`), where disk, metadata store and bucket
+disagree (`/api/v1/reconcile`), and what each topic costs by the prices among the broker's settings (`/api/v1/cost`).
 
 Answers from memory, so it works while SQL and the object store are away; costs alone are asked of SQL, and answered 503
 while that is away. What each broker alone knows it is asked for; one that does not answer in time is shown as the image
@@ -174,7 +174,7 @@ _CLUSTER = schema.record(
 
 
 async def cluster(request: web.Request) -> web.Response:
-    """Who serves, how everybody is, and what they hold in all."""
+    """The brokers in service, the health of all of them, and how much they hold."""
     broker = request.app[BROKER]
     view = request.app[VIEWS].of(broker)
     health = health_of(broker, view)
@@ -251,7 +251,7 @@ def _reached_on(request: web.Request) -> tuple[str, int]:
 
 
 async def reconcile(request: web.Request) -> web.Response:
-    """What disk, catalogue and bucket disagree about, on every broker."""
+    """Differences between disk, metadata store and bucket, on every broker."""
     broker = request.app[BROKER]
     progress = [_PROGRESS.of(broker)]
     findings = [_FINDING.of(each, broker_id=broker.broker_id) for each in broker.reconciler.findings.all()]
@@ -268,7 +268,7 @@ def _in_order(findings: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 async def costs(request: web.Request) -> web.Response:
-    """What each topic takes of both tiers, and what that costs."""
+    """What each topic takes in both tiers, and what that costs."""
     broker = request.app[BROKER]
     found = await cost(broker.context, broker.topics)
     return web.json_response(

@@ -58,7 +58,7 @@ async def page(request: web.Request) -> web.Response:
 
 
 async def file(request: web.Request) -> web.Response:
-    """What the console is made of: styles, scripts, images."""
+    """The console's files: styles, scripts, images."""
     return _answer(request, f"{CONSOLE_FOLDER.of(request)}/{CONSOLE_FILE.of(request)}")
 
 

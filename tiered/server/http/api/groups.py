@@ -1,7 +1,7 @@
 """`/api/v1/groups`: groups, their members, offsets and lag now and lately; resetting the offsets of an idle one.
 
-A group is told of by its coordinator: other brokers pass the request on to it. Committed offsets come from SQL, so
-these answer 503 while it is away; the lag's history comes from any broker's memory.
+A group's coordinator answers for it: other brokers pass the request on to it. Committed offsets come from SQL, so these
+answer 503 while it is away; the lag's history comes from any broker's memory.
 """
 
 from collections.abc import Mapping, Sequence
@@ -168,7 +168,7 @@ async def groups(request: web.Request) -> web.Response:
     found = [_listed(broker, each, lags.get(each.group_id)) for each in await broker.groups.list_groups()]
     answers, silent = await told_by_others(request, "/api/v1/groups")
     found += [each for answer in answers.values() for each in answer["groups"]]
-    # A slot on its way from one broker to another may be told of by both.
+    # Two brokers may both answer for a slot that is moving from one to the other.
     by_id = {str(each["group_id"]): each for each in found if may_see_group(request, str(each["group_id"]))}
     for each in by_id.values():
         each["topics"] = [name for name in each["topics"] if may_see_topic(request, name)]
@@ -270,8 +270,7 @@ def _target(to: str | dict[str, int]) -> Target:
 
 
 class _Logs:
-    """What the logs of partitions hold, asked of their leaders: in memory where this broker leads, over HTTP elsewhere.
-
+    """The offsets that partitions' logs hold, from their leaders: from memory where this broker leads, else over HTTP.
     The questions are pages of records with at most one record in them, which every broker serves anyway.
     """
 

@@ -1,4 +1,4 @@
-"""The partitions of a topic as JSON, each told by who knows it best: its leader, a replica here, the catalogue.
+"""The partitions of a topic as JSON, each from the best source: its leader, a replica here, the metadata store.
 
 Owns the fields of a partition and the order of belief. Other brokers are asked once, for what no replica here knows,
 and who does not answer in time is done without: what is then told of its partitions says so. Must never ask SQL.
@@ -128,7 +128,7 @@ def _of_replica(broker: Broker, partition: Partition) -> Facts:
 
 
 def _of_catalogue(log_start_offset: int, cold_end_offset: int) -> Facts:
-    """What is known of a partition whose logs are all elsewhere: no offset is made up that its log may not have."""
+    """What is known of a partition with no replica here. No offset is made up that its log may not have."""
     return {
         "log_start_offset": log_start_offset,
         "local_log_start_offset": cold_end_offset,

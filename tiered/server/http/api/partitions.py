@@ -1,8 +1,8 @@
 """`/api/v1/topics/{topic}/partitions/{partition}/…`: where one partition's data is, what retention does next, and why;
 and Kafka's DeleteRecords.
 
-Answered by the partition's leader, from its memory: "hot" is what the leader has on its disk. While nobody leads, a
-replica here tells of its own. What is pinned is in SQL, so `retention` answers 503 while that is away. What
+Answered by the partition's leader, from its memory: "hot" is what the leader has on its disk. While there is no leader,
+a replica here answers from its own log. What is pinned is in SQL, so `retention` answers 503 while that is away. What
 `delete-records` would take is for the caller to look at before: the offsets of each partition are at
 `/api/v1/topics/{topic}`, the one of a time at its records.
 """

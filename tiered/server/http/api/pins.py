@@ -164,7 +164,7 @@ async def release_pin(request: web.Request) -> web.Response:
 
 
 async def _require_pin(request: web.Request) -> None:
-    """Who may read the topic may do with its pins what readers do. Raises NotAuthorized, PinNotFound."""
+    """A principal that may read the topic may also hold, extend and end its pins. Raises NotAuthorized, PinNotFound."""
     if rights_of(request) is not None:
         found = await request.app[BROKER].pins.load(_pin_id(request))
         _require_of(request, Operation.READ, found, no_pin(_pin_id(request)))
@@ -209,7 +209,7 @@ def _asked_ranges(body: dict[str, Any]) -> tuple[AskedRange, ...] | None:
 
 
 async def _what_to_hold(request: web.Request, topic: Topic, body: dict[str, Any]) -> dict[str, Any]:
-    """What snapshots and pins are made of alike."""
+    """The fields that snapshots and pins share."""
     return {
         "owner": body.get("owner", ""),
         "ttl_ms": body.get("ttl_ms"),

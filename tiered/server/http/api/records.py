@@ -118,8 +118,7 @@ async def page_of(
     number: int,
     committed_only: bool = False,
 ) -> bytes:
-    """What the query asks for, as JSON. The records are JSON already, made where they were decoded; only the frame is
-    put around them."""
+    """The records that the query asks for, as JSON. They were made JSON where they were decoded; this frames them."""
 
     def end_offset() -> int:
         return partition.last_stable_offset if committed_only else partition.high_watermark
@@ -166,7 +165,7 @@ async def send_page(request: web.Request, body: bytes) -> web.StreamResponse:
 
 
 async def _start_of(request: web.Request, log_start_offset: int, end_offset: int, at_time: AtTime) -> int:
-    """The offset that the query means. What it says must be in the log: the reader looks."""
+    """The offset that the query means. The reader checks that it is in the log."""
     timestamp_ms, text = _TIMESTAMP.find(request), _OFFSET.find(request)
     if timestamp_ms is not None:
         if text is not None:

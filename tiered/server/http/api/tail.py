@@ -134,7 +134,7 @@ class _Stream:
 
     async def run(self) -> None:
         """Returns when the tail has ended or the listener was cut off."""
-        # Who loses the connection before the first record resumes from here too.
+        # A client that loses the connection before the first record resumes from here too.
         start = {
             # Another topic of the same name has other records under these offsets.
             "topic_id": str(self._tail.topic_id),
@@ -272,7 +272,7 @@ async def _positions(request: web.Request, topic: Topic) -> dict[int, int]:
         if number in resumed:
             found[number] = resumed[number]
         elif _FROM.of(request) == "earliest" or (resumed and chosen is None):
-            # One that the last event did not know has come since then: none of it was seen.
+            # A partition that the last event did not name is newer: the client has seen none of it.
             found[number] = facts[number]["log_start_offset"]
         elif facts[number]["told_by"] is None:
             raise NotLeader(f"where {topic.name}-{number} ends is not known: its leader does not answer; try again")
@@ -294,7 +294,7 @@ def _chosen(text: str | None, topic: Topic) -> list[int] | None:
 
 
 def _last_positions(request: web.Request, topic: Topic) -> dict[int, int]:
-    """What Last-Event-ID says; empty without one."""
+    """The positions in Last-Event-ID; empty without one."""
     header, query = request.headers.get(LAST_EVENT_ID), _LAST_ID.find(request)
     text = query if header is None else header
     if not text:

@@ -50,7 +50,7 @@ LocalTail = Callable[[Topic, Mapping[int, int]], LocalTopicTail]
 
 
 class _Taken(NamedTuple):
-    """What a source gives: an event, or only positions that moved."""
+    """One item of a source: an event, or only positions that moved."""
 
     source: "_Source"
     event: Event | None
@@ -102,7 +102,7 @@ class TopicTail:
             self._drop(key)
 
     async def next(self, timeout_ms: float) -> Event | None:
-        """What comes next; None when there is nothing for `timeout_ms`, though `positions` may have moved."""
+        """The next item; None when there is none for `timeout_ms`, though `positions` may have moved."""
         clock = self._broker.clock
         deadline_ms = clock.monotonic_ms() + timeout_ms
         while True:
@@ -124,7 +124,7 @@ class TopicTail:
                 return event
 
     async def lag(self) -> tuple[Missed, ...]:
-        """What the listener has not seen yet, by partition."""
+        """The positions that the listener has not seen yet, by partition."""
         topic = self._broker.topics.find_id(self.topic_id)
         if topic is None:
             return ()
@@ -181,7 +181,7 @@ class TopicTail:
         source.task = self._tasks.create_task(self._pump_elsewhere(source, to, positions))
 
     def _drop(self, key: int) -> None:
-        """What the source has given and nobody has taken comes again from the next one."""
+        """Events that the source gave and nobody took come again from the next source."""
         task = self._sources.pop(key).task
         if task is not None:
             task.cancel()
@@ -264,7 +264,7 @@ async def open_tail(request: web.Request, topic: Topic, **named: Any) -> AsyncIt
 def events_of(
     read: Iterable[ReadEvent], to: Neighbour, topic_id: object
 ) -> Iterable[tuple[Event | None, dict[int, int]]]:
-    """What a leader's events mean here, with the positions after each; records that follow each other are one."""
+    """A leader's events for this listener, with the positions after each; adjacent records become one event."""
     partition, last_id = -1, ""
     records: list[tuple[int, bytes]] = []
     for each in [*read, None]:

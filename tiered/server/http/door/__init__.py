@@ -1,1 +1,1 @@
-"""What every request passes before a route: the socket, TLS, limits, logins and rights."""
+"""The stages before a route: the socket, TLS, limits, logins and rights."""

@@ -1,4 +1,4 @@
-"""Writes changes over HTTP into the audit log: who asked for which, of what, and what became of it.
+"""Writes changes over HTTP into the audit log: the principal, the change, the resource and the outcome.
 
 Records that are produced are no administration: what is refused of them is counted with all other refused requests for
 data. Must never tell a body or a query, for either may hold what is nobody's business.
@@ -44,7 +44,7 @@ def _note(request: web.Request, action: str, status: int) -> None:
     try:
         if (rights := rights_of(request)) is not None:
             principal, host = rights.principal, rights.host
-            # Brokers say for whom they ask, and were believed: anybody else may send the one header.
+            # A broker names its client in this header, which is believed. Any other client may forge it.
             is_passed_on = is_passed_on and ON_BEHALF_OF in request.headers
     except NotAuthorized:
         is_passed_on = False  # It spoke for somebody else and was not believed: the line names who it was.

@@ -63,12 +63,12 @@ async def add_headers(request: web.Request, response: web.StreamResponse) -> Non
     response.headers.update(HEADERS)
     response.headers.setdefault("Cache-Control", "no-store")
     if "Transfer-Encoding" in request.headers:
-        # aiohttp takes the last field behind a chunked body for the next request's first header, be it somebody
-        # else's, whom a proxy sends over the same connection: there is no next one. Not announced in the head, at which
-        # some clients would stop to send what is to follow.
+        # aiohttp takes the last field behind a chunked body for the next request's first header, even another client's,
+        # sent over the same connection by a proxy: so no request may follow. Not announced in the head, at which some
+        # clients would stop to send what is to follow.
         response.force_close()
     if response.status >= 400 and not request.content.is_eof():
-        # What is left of the body is not read, so the connection cannot be used for another request.
+        # The rest of the body is not read, so the connection cannot be used for another request.
         response.force_close()
 
 

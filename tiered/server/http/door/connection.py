@@ -88,7 +88,7 @@ class HttpConnection(web.RequestHandler):
     ) -> web.StreamResponse:
         """The answer to what never became a request; the connection ends."""
         if isinstance(exc, UnicodeEncodeError):
-            # aiohttp wants to repeat what it cannot do, a method or an Expect, and that is no text.
+            # aiohttp would repeat a method or an Expect that it does not know, and those bytes may be no text.
             status, message = HTTPStatus.BAD_REQUEST, "its head has bytes that are no text"
         elif not isinstance(exc, http_exceptions.HttpProcessingError | ConnectionError):
             log.error("an HTTP connection failed in an unforeseen way", exc_info=exc)
@@ -173,7 +173,7 @@ class Hangup(asyncio.Protocol):
 
 
 class _Early(asyncio.Protocol):
-    """What comes with the handshake's last bytes, in the turn before its connection is made."""
+    """Bytes that come with the end of the handshake, in the same turn, before the connection is made."""
 
     def __init__(self) -> None:
         self.data = bytearray()

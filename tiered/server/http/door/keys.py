@@ -1,4 +1,4 @@
-"""What the application carries for its handlers."""
+"""The values that the application carries for its handlers."""
 
 from typing import Protocol
 
@@ -11,7 +11,7 @@ from tiered.read_replica.replica import ReadReplica
 
 
 class Service(Guarded, Protocol):
-    """What guards a door needs to know: of a broker as of a read replica."""
+    """What the guards of a door need from a broker or a read replica."""
 
     options: ServeOptions
 

@@ -1,4 +1,4 @@
-"""What one request, and all of them together, may cost.
+"""The limits on one request, and on all of them together.
 
 Owns the count of requests in progress. A request above the bound is refused at once; one that takes longer than
 its deadline, a slow body included, is ended with 408. Must never cut a change halfway: `admin` runs changes in

@@ -86,7 +86,7 @@ def _name_and_password(given: str) -> tuple[str, str]:
 
 async def _refused(request: web.Request, broker: Guarded, why: AuthenticationFailed) -> web.Response:
     waiting = request.app[WAITING]
-    if "Authorization" in request.headers:  # A browser's first request is no failed login.
+    if "Authorization" in request.headers:  # A browser's first request without credentials is no failed login.
         broker.counters.logins["failed"] += 1
         if not waiting.locked():
             async with waiting:

@@ -1,6 +1,6 @@
-"""What requests over HTTP use of their client's quotas, and what becomes of those that have used them up.
+"""How HTTP requests use up their client's quotas, and how a client over its quota is answered.
 
-Owns the way of HTTP: a request of somebody who owes time is refused with 429 before it does anything, and a stream
+Owns the way of HTTP: a request of a client that owes time is refused with 429 before it does anything, and a stream
 rests until nothing is owed. The buckets are those of Kafka's protocol, so that nobody has a quota twice; a program over
 HTTP has no client id. A broker counts what it does for a user, also where another broker passed the request on. Must
 never refuse a request for what it is about to use: what may come at once may come in one piece.
@@ -70,7 +70,7 @@ def _bucket(request: web.Request, quota: QuotaKey) -> TokenBucketState | None:
 
 
 def _user(request: web.Request) -> str | None:
-    """Whose quotas count; None for another broker that does not say for whom it asks."""
+    """The client whose quotas count; None for another broker that does not name its client."""
     rights = rights_of(request)
     if rights is not None:
         return parse_principal(rights.principal).name

@@ -1,10 +1,10 @@
-"""Who asks over HTTP, and whether they may: the same principals and access control lists as Kafka's protocol has.
+"""The principal of an HTTP request, and its rights: the same principals and access control lists as Kafka's protocol
+has.
 
-Owns the table of the rights that each route needs. A route that is not in it may be used by super users alone. What a
-body names is checked by the handler that reads it, with `require`; lists are filtered with `may`. A request that
-another broker passed on has the rights of whom it came from, and no other: the one that passes it on says who that
-was, and must be a super user to be believed. Must never say whether something is there before it has looked at the
-rights.
+Owns the table of the rights that each route needs. A route that is not in it may be used by super users alone. The
+handler that reads a body checks the names in it, with `require`; lists are filtered with `may`. A request that another
+broker passed on has the rights of whom it came from, and no other: the one that passes it on says who that was, and
+must be a super user to be believed. Must never say whether something is there before it has looked at the rights.
 """
 
 import ipaddress
@@ -161,8 +161,9 @@ async def authorized(request: web.Request, handler: Handler) -> web.StreamRespon
 
 
 def rights_of(request: web.Request) -> Rights | None:
-    """What the request's principal may do; None where authorization is off. Raises ClusterNotAuthorized when it speaks
-    for somebody else and may not."""
+    """The principal's rights; None where authorization is off. Raises ClusterNotAuthorized when it may not speak for
+    another.
+    """
     if _RIGHTS in request:
         return request[_RIGHTS][0]
     access = request.app[BROKER].access
@@ -179,13 +180,13 @@ def rights_of(request: web.Request) -> Rights | None:
 
 
 def is_broker(request: web.Request) -> bool:
-    """Whether a broker itself came, by the proof that brokers give each other; for whom it speaks is another matter."""
+    """Whether another broker sent the request, by the proof that brokers give each other. It may speak for a client."""
     authentication = request.app[BROKER].authentication
     return authentication.tells_brokers and authentication.is_broker(principal_of(request))
 
 
 def principal_of(request: web.Request) -> Principal:
-    """Who is asking, as far as this connection shows."""
+    """The principal, as far as this connection shows."""
     found: Principal = request.get(PRINCIPAL, ANONYMOUS)
     return found
 
@@ -238,12 +239,12 @@ def require_still(request: web.Request, operation: Operation, kind: ResourceType
 
 
 def asked_for(request: web.Request) -> list[str]:
-    """What was asked about so far, each as KIND:NAME."""
+    """The resources that rights were asked for so far, each as KIND:NAME."""
     return list(dict.fromkeys(request.get(_ASKED_FOR, [])))
 
 
 def require_create(request: web.Request, topic: str) -> None:
-    """Who may create in the cluster may create any topic."""
+    """A principal that may create in the cluster may create any topic."""
     request.setdefault(_ASKED_FOR, []).append(f"{ResourceType.TOPIC.name}:{topic}")
     if not may(request, Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME):
         require(request, Operation.CREATE, ResourceType.TOPIC, topic)

@@ -22,7 +22,7 @@ _MOST_SHOWN = 40
 
 
 class _Decompressor(Protocol):
-    """What zlib's objects are; they have no name in it."""
+    """The shape of zlib's decompressors, whose type has no public name."""
 
     @property
     def eof(self) -> bool: ...
@@ -38,7 +38,7 @@ async def body_of(request: web.Request, max_bytes: int = MAX_BODY_BYTES) -> byte
     if (request.content_length or 0) > max_bytes:
         raise _too_large(max_bytes)
     body = bytearray()
-    # What is counted is what came out of a Content-Encoding, so that a small body cannot grow large here.
+    # The count is of decompressed bytes, so that a small body cannot grow large here.
     async for some in pieces_of(request):
         body += some
         if len(body) > max_bytes:

@@ -1,4 +1,4 @@
-"""What an error looks like over HTTP: its status and its body. The only place where the statuses are given.
+"""The status and the body of an error over HTTP. The only place that assigns statuses.
 
 Owns the table. A kind without a row of its own takes the row of its nearest base class. Must never let a
 traceback or a driver's words out.
@@ -27,7 +27,7 @@ class NoSuchResource(errors.Invalid):
 
 
 class RefusedElsewhere(errors.TieredError):
-    """What the broker that had to do it has answered instead."""
+    """The answer of the broker that had to carry out the request."""
 
     def __init__(self, message: str, *, status: int, error_code: int) -> None:
         super().__init__(message)
@@ -110,7 +110,7 @@ def v3_status_and_code(error: errors.TieredError) -> tuple[int, int]:
 
 
 def v3_refusal(message: str, error_code: int) -> RefusedElsewhere:
-    """What another broker said of one record, with the status that its code stands for."""
+    """Another broker's error for one record, with the status of its code."""
     status = next((status for status, code in _V3.values() if code == error_code), error_code)
     status = status if 400 <= status <= 599 else 500
     return RefusedElsewhere(message, status=status, error_code=error_code)

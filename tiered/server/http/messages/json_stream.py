@@ -14,7 +14,7 @@ _INSIDE_STRING = re.compile(rb'["\\]')
 
 
 class JsonSplitter:
-    """Feed it bytes, get whole objects. Raises InvalidRequest for what is no object, or one that is too large."""
+    """Feed it bytes, get whole objects. Raises InvalidRequest for bytes that are no object, or too large a one."""
 
     def __init__(self, max_object_bytes: int) -> None:
         self._max_object_bytes = max_object_bytes
@@ -50,7 +50,7 @@ class JsonSplitter:
             at, char = match.start(), match.group()
             if char == b"\\":
                 if at + 1 == len(buffer):
-                    self._at = at  # What it escapes comes with the next piece.
+                    self._at = at  # The character that it escapes comes with the next piece.
                     return None
                 self._at = at + 2
                 continue

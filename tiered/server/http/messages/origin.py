@@ -1,7 +1,7 @@
 """Where a request came in, and whether another broker passed it on.
 
-Owns the two headers of requests between brokers. They give no rights: a program could send them too, and gets
-nothing by it but an answer of this broker alone, with URLs of its own choice.
+Owns the two headers of requests between brokers. They give no rights: a program that sends them gets only this broker's
+own answer, with URLs that it chose itself.
 """
 
 import re

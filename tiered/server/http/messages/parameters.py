@@ -1,4 +1,4 @@
-"""What a request says: its path, its query and its body, checked against what its route declares.
+"""A request's path, query and body, checked against the parameters that its route declares.
 
 Owns parsing and its errors, for every route: a parameter is read by the object that documents it. Must never
 ask the broker anything.
@@ -102,7 +102,7 @@ class Flag(Parameter):
 
 
 def path_text(name: str, description: str = "", *, max_length: int = 1000) -> Text:
-    """A piece of the path. What it may be beyond that, the broker says."""
+    """A piece of the path. The broker checks the rest."""
     return Text(name=name, where="path", description=description, schema={"type": "string", "maxLength": max_length})
 
 

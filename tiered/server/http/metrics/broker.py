@@ -1,9 +1,9 @@
 """`/metrics`: the broker's numbers in Prometheus' text format.
 
-Owns what is shown: what counters describe themselves, and the metrics that are read off the broker's parts, each
-described beside what it reads; docs/metrics.md is made of these descriptions. Reads counters, never resets one. Answers
+Owns the list of metrics: counters, which describe themselves, and metrics read off the broker's parts, each described
+beside the part that it reads; docs/metrics.md is made of these descriptions. Reads counters, never resets one. Answers
 while SQL and the object store are away. Labels whose values people choose (topics, groups) are bounded by
-`tiered.metrics.max.series`; what is left out for it is counted.
+`tiered.metrics.max.series`; series left out for it are counted.
 """
 
 from collections import Counter
@@ -227,9 +227,9 @@ _OF_PROCESS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Named:
-    """What has a line for each topic, partition or group: as many as the setting allows, by name.
+    """Objects with a line each (topics, partitions, groups): as many as the setting allows, by name.
 
-    Partitions are told by their leader, and groups by their coordinator, so that sums over brokers are right.
+    Leaders report partitions, and coordinators report groups, so that sums over brokers are right.
     """
 
     topics: list[Topic]
@@ -330,7 +330,7 @@ async def _metrics(request: web.Request) -> web.Response:
 
 
 def families_at_doors(counters: CountersState, requests: RequestsState) -> Iterator[Family]:
-    """What comes through both doors, of a broker as of a read replica."""
+    """Metrics of both doors, of a broker as of a read replica."""
     yield from families_of((*_COUNTED_AT_DOORS, *_THROTTLED), counters)
     yield from families_of(_OF_REQUESTS, requests)
 
@@ -369,7 +369,7 @@ def _lags_by_topic(groups: Iterable[GroupLag]) -> list[tuple[tuple[str, str], in
 
 
 def _pushed_families(broker: Broker) -> Iterator[Family]:
-    """What clients have pushed here (KIP-714): a family for each name; each number has its client's labels."""
+    """Metrics that clients have pushed here (KIP-714): a family for each name; each number has its client's labels."""
     found: dict[str, list[tuple[Labels, Series]]] = {}
     for client in broker.client_metrics.clients():
         facts = client.facts

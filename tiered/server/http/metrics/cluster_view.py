@@ -136,7 +136,7 @@ def feed_lag(broker: Broker) -> int:
 
 
 def health_of(broker: Broker, view: ClusterView) -> dict[str, object]:
-    """What an operator should look at: of this broker, and of the cluster as it knows it."""
+    """Problems that an operator should look at, of this broker and of the cluster as it knows it."""
     health = broker.health()
     halted = [each.name for each in broker.topics.partitions() if each.halted is not None]
     return {

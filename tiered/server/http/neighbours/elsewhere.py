@@ -1,8 +1,8 @@
-"""Who answers a request: this broker, or which other one.
+"""Chooses the broker that answers a request: this one or another.
 
-Owns the choice, read off the cluster's image. A partition is spoken for by its leader; while nobody leads it, a
-replica here says what it knows. A group is spoken for by its coordinator. A request that was passed on already is
-answered here or not at all, so that two brokers with different images never send it back and forth.
+Owns the choice, read off the cluster's image. A partition's leader answers for it; while it has none, a replica here
+says what it knows. A group's coordinator answers for it. A request that was passed on already is answered here or not
+at all, so that two brokers with different images never send it back and forth.
 """
 
 from collections.abc import Callable
@@ -23,10 +23,10 @@ from tiered.server.http.neighbours.forward import Neighbour, ask_all, forward
 
 
 def leader_elsewhere(request: web.Request, topic: Topic, number: int, *, only_to_ask: bool = False) -> Neighbour | None:
-    """Who leads the partition; None when this broker answers for it. With `only_to_ask` also for a request that was
-    passed on: a question of ours is no further hop of it.
+    """The leader of the partition; None when this broker answers for it. With `only_to_ask` also for a request that was
+    passed on: a question of this broker is no further hop.
 
-    Raises NotLeader when nobody leads it and no replica is here, UnknownTopicOrPartition.
+    Raises NotLeader when it has no leader and no replica here, and UnknownTopicOrPartition.
     """
     broker = request.app[BROKER]
     hosted = topic.hosted(number)
@@ -44,9 +44,9 @@ def leader_elsewhere(request: web.Request, topic: Topic, number: int, *, only_to
 
 
 def coordinator_elsewhere(request: web.Request, group_id: str) -> Neighbour | None:
-    """Who coordinates the group; None when this broker does, or is to say that it does not.
+    """The group's coordinator; None when this broker is it, or must say that it is not.
 
-    Raises CoordinatorNotAvailable while nobody does.
+    Raises CoordinatorNotAvailable while the group has none.
     """
     if is_forwarded(request):
         return None
@@ -87,7 +87,7 @@ def others(broker: Broker) -> list[Neighbour]:
 
 
 async def told_by_others(request: web.Request, path: str) -> tuple[dict[int, Any], list[int]]:
-    """What each other broker answers, by its id, and who does not in time. Nobody is asked on behalf of a broker."""
+    """The answers of all other brokers, by id, and the ids of those that were too late. Never asks for a broker."""
     if is_forwarded(request):
         return {}, []
     asked = others(request.app[BROKER])

@@ -113,7 +113,7 @@ async def forward(request: web.Request, to: Neighbour) -> web.StreamResponse:
     """
     body = await body_of(request) if request.can_read_body else None
     headers = {name: request.headers[name] for name in PASSED_ON if name in request.headers}
-    # What changes nothing may be asked again soon; of a change we want to hear how it ended.
+    # A request that changes nothing may soon be repeated; of a change the client should learn the outcome.
     silent_s = READ_S if request.method in SAFE_METHODS else None
     # A client may name a whole URL, as proxies are asked: its own path is what counts.
     path = request.raw_path if request.raw_path.startswith("/") else request.rel_url.raw_path_qs
@@ -172,7 +172,7 @@ async def asking(
 
 
 async def ask(request: web.Request, to: Neighbour, path: str, *, patience_s: float = ASK_S) -> Any:
-    """The JSON that another broker answers with to GET `path`. Raises Unreachable, also for what is no success."""
+    """The JSON of another broker's answer to GET `path`. Raises Unreachable, also when the answer is no success."""
     try:
         async with asyncio.timeout(patience_s), asking(request, to, "GET", path) as answer:
             content = await content_of(answer, to, MAX_ASKED_BYTES)
@@ -198,7 +198,7 @@ async def content_of(answer: aiohttp.ClientResponse, to: Neighbour, max_bytes: i
 
 
 async def ask_all(request: web.Request, neighbours: Iterable[Neighbour], path: str) -> dict[int, Any]:
-    """What each of these brokers answers, by its id; who does not answer in time is missing."""
+    """The answers of these brokers, by id; a broker that does not answer in time is missing."""
     found: dict[int, Any] = {}
 
     async def one(to: Neighbour) -> None:
@@ -214,7 +214,7 @@ async def ask_all(request: web.Request, neighbours: Iterable[Neighbour], path: s
 
 
 async def ask_everybody(request: web.Request, neighbours: Sequence[Neighbour], path: str) -> dict[int, Any]:
-    """What each of these brokers answers, by its id. Raises Unreachable when one is missing."""
+    """The answers of these brokers, by id. Raises Unreachable when one is missing."""
     found = await ask_all(request, neighbours, path)
     missing = [str(each.broker_id) for each in neighbours if each.broker_id not in found]
     if missing:

@@ -46,7 +46,7 @@ class RecordRouter:
     async def write(
         self, request: web.Request, topic: Topic, records: Sequence[NewRecord], bodies: Sequence[Body]
     ) -> list[Outcome]:
-        """What became of each record, in their order; `bodies` are the same records as they were sent."""
+        """The outcome of each record, in their order; `bodies` are the same records as they were sent."""
         broker = request.app[BROKER]
         leaders = _leaders(request, topic)
         if is_forwarded(request) or set(leaders) <= {broker.broker_id}:
@@ -54,7 +54,7 @@ class RecordRouter:
         chosen = self._chosen(topic.partition_count, records, leaders)
         groups: dict[int | None, list[int]] = {}
         for place, number in enumerate(chosen):
-            # One that does not exist is refused by the writer here.
+            # The writer here refuses a partition that does not exist.
             leader = leaders[number] if number < len(leaders) else broker.broker_id
             groups.setdefault(leader, []).append(place)
         outcomes: dict[int, Outcome] = {}
@@ -95,7 +95,7 @@ ROUTER: web.AppKey[RecordRouter] = web.AppKey("record_router", RecordRouter)
 
 
 def _leaders(request: web.Request, topic: Topic) -> list[int | None]:
-    """Who leads each partition, by its number."""
+    """The leader of each partition, by the partition's number."""
     image = request.app[BROKER].image
     found = (image.leader_of(TopicPartition(topic.topic_id, number)) for number in range(topic.partition_count))
     return [None if leader is None else leader.broker_id for leader in found]
@@ -104,7 +104,7 @@ def _leaders(request: web.Request, topic: Topic) -> list[int | None]:
 async def _send(
     request: web.Request, to: Neighbour, topic: Topic, bodies: Sequence[Body], numbers: Sequence[int]
 ) -> list[Outcome]:
-    """What another broker made of these records. One request follows the other, so that their order stays."""
+    """Another broker's outcomes for these records. It gets one request after the other, to keep their order."""
     outcomes: list[Outcome] = []
     lines = [
         json.dumps({**body, "partition_id": number}, ensure_ascii=False).encode()

@@ -61,7 +61,7 @@ _ENTRY: Mapping[str, Field] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Configured:
-    """What a path names: its entries, how they are altered, and where it is."""
+    """The resource that a path names: its entries, how they are altered, and where it is."""
 
     pieces: tuple[object, ...]
     owner: Mapping[str, Any]

@@ -100,10 +100,7 @@ _LAG_SUMMARY = Resource(
 
 
 async def _list(request: web.Request) -> web.Response:
-    """Every group.
-
-    Every broker lists those that it coordinates. One that does not answer makes the whole a 503.
-    """
+    """Every group. Each broker lists the groups that it coordinates. If one does not answer, the answer is 503."""
     broker, links = cluster_of(request), Links(request)
     items = [
         _group_fields(broker, links, group, _assignor_in_memory(broker, group))

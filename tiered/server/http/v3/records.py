@@ -52,7 +52,7 @@ MAX_BODY_BYTES = 4 << 20
 MAX_RECORD_BYTES = 4 << 20
 MAX_RECORDS_A_BODY = 10_000
 MAX_RECORDS_AT_ONCE = 500
-# What is written together.
+# Records that are written together.
 PIECE_BYTES = 16 << 10
 # The smallest record is two bytes, the largest all there may be: others have their turn in between.
 BYTES_A_TURN = 2 << 10
@@ -110,7 +110,7 @@ async def _produce(request: web.Request) -> web.StreamResponse:
     require_none_owed(request, QuotaKey.PRODUCER_BYTE_RATE)
     if request.content_length is None and request.can_read_body:
         return await _produce_stream(request, topic.topic_id)
-    # What another broker passes on has the numbers of its partitions in it besides.
+    # A request that another broker passes on also has the numbers of its partitions.
     max_bytes = MAX_BODY_BYTES + (MAX_ADDED_BYTES if is_forwarded(request) else 0)
     body = await body_of(request, max_bytes)
     count(request, QuotaKey.PRODUCER_BYTE_RATE, len(body))
@@ -152,9 +152,9 @@ async def _split(splitter: JsonSplitter, data: bytes) -> list[bytes]:
 
 
 async def _produce_stream(request: web.Request, topic_id: TopicId) -> web.StreamResponse:
-    """Answers what has come as soon as it is written. The next piece must come, and each answer be taken, in time.
+    """Answers each record as soon as it is written. Ends a client that is too slow to send or to take answers.
 
-    What ends the stream early is its last line, and then the connection ends.
+    An error that ends the stream is its last line, and then the connection ends.
     """
     coming = pieces_of(request)
     response = web.StreamResponse(headers={"Content-Type": JSON})
@@ -198,8 +198,7 @@ async def _end_with(response: web.StreamResponse, error: TieredError) -> None:
 async def _reports(
     request: web.Request, topic_id: TopicId, objects: Sequence[bytes]
 ) -> AsyncIterator[dict[str, Any] | TieredError]:
-    """What became of each record, whoever wrote it. The topic is looked up anew each time, and so is the right: a
-    stream may outlive what they were."""
+    """The outcome of each record. Topic and right are looked up anew each time, for a stream may outlive either."""
     broker = request.app[BROKER]
     for first in range(0, len(objects), MAX_RECORDS_AT_ONCE):
         asked = [_asked(each) async for each in in_turns(objects[first : first + MAX_RECORDS_AT_ONCE])]

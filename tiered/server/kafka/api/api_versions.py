@@ -1,7 +1,7 @@
 """ApiVersions (key 18), versions 0 to 4: what this broker serves, derived from the dispatch table.
 
-An unknown version is answered in version 0 with UNSUPPORTED_VERSION and the whole list (KIP-511). Software
-names are checked as Kafka does (v3+), and features are told of (v3+), each at its one level.
+An unknown version is answered in version 0 with UNSUPPORTED_VERSION and the whole list (KIP-511). Software names are
+checked as Kafka does (v3+), and features are listed (v3+), each at its one level.
 """
 
 import re

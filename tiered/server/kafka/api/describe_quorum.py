@@ -1,4 +1,4 @@
-"""DescribeQuorum (key 55), versions 0 to 2: who looks after the cluster, in the words of KRaft.
+"""DescribeQuorum (key 55), versions 0 to 2: the controller and the other brokers, in the words of KRaft.
 
 There is no quorum: SQL keeps the metadata, and the broker that holds the controller's lease looks after the cluster. So
 it is the leader and the only voter, and the other brokers in service are observers. The high watermark is the number of

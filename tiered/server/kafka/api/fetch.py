@@ -50,7 +50,7 @@ LONG_FETCH_PARTITIONS = 200
 LONG_LOOK_MS = 5.0
 # A longer wait than any client asks for; it bounds how long a vanished client's wait can last.
 MAX_WAIT_MS = 600_000
-# What a cold partition takes of the request's budget at the least: each one costs a read from the store.
+# The least that a cold partition takes of the request's budget: each one costs a read from the store.
 LEAST_COLD_BYTES = 64 << 10
 COLD_READS_AT_ONCE = 16
 # Partitions in all fetches that wait at one time: each takes half a KiB. One more fetch is answered at once.
@@ -120,7 +120,7 @@ async def _look_again(
     found = FetchLook(is_confirmed=is_confirmed)
     seen: dict[Waiters, int] = {}
     async for entry in in_turns(_looking(request, asked, found)):
-        if entry.source is not None:  # What changes in a later turn has to count.
+        if entry.source is not None:  # A change during a later turn has to count.
             seen.setdefault(entry.source.waiters, entry.source.waiters.changes)
     return found, Watch(seen, changes=sum(seen.values()))
 

@@ -34,7 +34,7 @@ async def handle(context: Context, request: "Request", reply: "Reply") -> "Respo
 
 
 def _require_idempotent_write(context: Context) -> None:
-    """Who may write to any topic may do it without duplicates (KIP-679)."""
+    """A principal that may write to any topic may use an idempotent producer (KIP-679)."""
     rights = rights_of(context)
     if rights is None or rights.may_any(Operation.WRITE, ResourceType.TOPIC):
         return

@@ -68,7 +68,7 @@ def _asked(context: Context, request: "Request") -> JoinRequest:
         client_id=context.connection.client_id or "",
         client_host=f"/{context.connection.host}",
         session_timeout_ms=request.session_timeout,
-        # Version 0 has no time-out of its own for rebalances.
+        # Version 0 has no rebalance time-out.
         rebalance_timeout_ms=rebalance_timeout_ms if rebalance_timeout_ms >= 0 else request.session_timeout,
         protocol_type=request.protocol_type,
         protocols=tuple(MemberProtocol(name=each.name, metadata=each.metadata) for each in request.protocols),

@@ -1,7 +1,7 @@
-"""ListConfigResources (key 74), versions 0 to 1: names of what has configs, by kind (KIP-1142).
+"""ListConfigResources (key 74), versions 0 to 1: names of resources that have configs, by kind (KIP-1142).
 
-Version 0 asks for subscriptions to clients' metrics; later no kinds mean all. Of these and of groups those are listed
-for which something is set. A kind that has no configs is UNSUPPORTED_VERSION, as in Kafka.
+Version 0 asks for subscriptions to clients' metrics; later no kinds mean all. Subscriptions and groups are listed if a
+config is set for them. A kind that has no configs is UNSUPPORTED_VERSION, as in Kafka.
 """
 
 from typing import TYPE_CHECKING

@@ -1,7 +1,7 @@
 """ListGroups (key 16), versions 0 to 5: the groups that this broker coordinates.
 
-v4 filters by state and shows it, v5 the same by type. Filters ignore case; what names no state or type matches
-nothing. Who may not describe the cluster sees the groups that it may describe.
+v4 filters by state and shows it, v5 the same by type. Filters ignore case; an unknown state or type matches nothing. A
+client that may not describe the cluster sees the groups that it may describe.
 """
 
 from typing import TYPE_CHECKING

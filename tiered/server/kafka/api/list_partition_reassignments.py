@@ -1,6 +1,6 @@
 """ListPartitionReassignments (key 46), version 0: the partitions that are being moved, from memory.
 
-Null topics mean all of them. What is not being moved, or does not exist, is left out, as in Kafka.
+Null topics mean all of them. Partitions that are not being moved, or do not exist, are left out, as in Kafka.
 """
 
 from typing import TYPE_CHECKING

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Each one is a transaction and a folder. Who asks for more gets the rest by asking again.
+# Each new topic is a transaction and a folder. A client that asks for more gets the rest by asking again.
 MAX_CREATED_A_REQUEST = 100
 
 Isr = tuple[InSyncReplica, ...]
@@ -137,7 +137,7 @@ def _described(context: Context, request: "Request", reply: "Reply", topic: Topi
 
 
 def described_partitions(broker: Broker, topic: Topic, make: Callable[..., T], indexes: range) -> list[T]:
-    """Those of these numbers; `make` takes what Metadata and DescribeTopicPartitions both tell of a partition."""
+    """The partitions with these numbers. `make` takes the fields that Metadata and DescribeTopicPartitions share."""
     if broker.options.read_only:
         return [_led_by(broker.broker_id, -1, make, index) for index in indexes]
     if topic.is_internal:

@@ -68,7 +68,7 @@ async def _reply(request: "Request", reply: "Reply", codes: dict[tuple[int, int]
     async for number, topic in in_turns(list(enumerate(request.topics))):
         results = [
             reply.OffsetCommitResponsePartition(
-                # One that failed for itself says why, unless the whole request failed.
+                # A partition with an error of its own reports it, unless the whole request failed.
                 partition_index=asked.partition_index,
                 error_code=code or codes.get((number, place), NONE),
             )
@@ -83,7 +83,7 @@ async def _reply(request: "Request", reply: "Reply", codes: dict[tuple[int, int]
 
 
 async def _entries(context: Context, request: "Request", codes: dict[tuple[int, int], int]) -> list[OffsetEntry]:
-    """What can be stored; `codes` gets the errors of the rest, by their places in the request."""
+    """The entries that can be stored; `codes` gets the errors of the rest, by their places in the request."""
     if sum(len(topic.partitions) for topic in request.topics) > MAX_ENTRIES:
         raise InvalidRequest(f"commit at most {MAX_ENTRIES} offsets at a time")
     entries = []

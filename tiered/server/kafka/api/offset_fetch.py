@@ -1,11 +1,11 @@
 """OffsetFetch (key 9), versions 1 to 10: the positions that groups have committed, read from SQL.
 
-Several groups at once from version 8 on, topics by id from 10 on. Null topics (from version 2 on) mean all. What
-was never committed is offset -1 without an error, and so is everything of an unknown group. The commits of a
-group that are on their way are waited for. Offsets of topics that the client may not describe are not told. While SQL
-is away the answer is COORDINATOR_LOAD_IN_PROGRESS: the one code on which every client asks again. An answer has at most
-200,000 offsets; what goes beyond is INVALID_REQUEST.
-Gap: `require_stable` waits for nothing, because no transaction writes offsets yet.
+Several groups at once from version 8 on, topics by id from 10 on. Null topics (from version 2 on) mean all. A partition
+without a commit has offset -1 and no error, and so is everything of an unknown group. The commits of a group that are
+on their way are waited for. Offsets of topics that the client may not describe are not told. While SQL is away the
+answer is COORDINATOR_LOAD_IN_PROGRESS: the one code on which every client asks again. An answer has at most 200,000
+offsets; what goes beyond is INVALID_REQUEST. Gap: `require_stable` waits for nothing, because no transaction writes
+offsets yet.
 """
 
 from collections.abc import Mapping, Sequence
@@ -58,7 +58,7 @@ async def handle(context: Context, request: "Request", reply: "Reply") -> "Respo
 
 
 def _asked(request: "Request") -> "Sequence[OffsetFetchRequestTopics] | None":
-    """What versions before 8 ask for; None for everything. The two names of kio have the same fields."""
+    """The topics in a request before version 8; None for all of them. The two names of kio have the same fields."""
     return cast("Sequence[OffsetFetchRequestTopics] | None", request.topics)
 
 
@@ -135,7 +135,7 @@ async def _topics(
 
 
 def _may_see(context: Context, names: _Names, asked: "OffsetFetchRequestTopics", topic: Topic | None) -> bool:
-    """Whether the client may describe the topic; nothing else is said of one of another name."""
+    """Whether the client may describe the topic. It learns nothing else about a topic that it may not."""
     if names.by_id and topic is None:
         return True
     return may(context, Operation.DESCRIBE, ResourceType.TOPIC, topic.name if topic is not None else asked.name)

@@ -164,7 +164,7 @@ def _outcome(appending: _Appending) -> Parts | Overlapping | None:
     refused, is_awaited = appending.refused, appending.asked.acks != NO_ACKS
     appending.request.context.broker.counters.requests["Produce"] += 1
     if refused is not None and not is_awaited:
-        raise refused  # Nobody waits for an answer: a closed connection is how the client learns of it.
+        raise refused  # With acks=0 the client reads no answer: it learns of the error from the closed connection.
     if appending.waits:
         needs_disk = any(partition.needs_flush for partition, *_ in appending.waits)
         return Overlapping(_answer_when_stored(appending) if needs_disk else _Committing(appending))
@@ -176,9 +176,9 @@ def _outcome(appending: _Appending) -> Parts | Overlapping | None:
 
 
 def _long_to_recompress(request: RawRequest, asked: ProduceRequest) -> Iterator[tuple[int, int, int]]:
-    """(position, end, codec) of each batch that would hold up everybody else if it were compressed here.
+    """(position, end, codec) of each batch that would delay all other clients if it were compressed here.
 
-    One that is compressed already may be a thousand times larger than it looks.
+    A batch that is compressed already may hold a thousand times its size.
     """
     rights = rights_of(request.context)
     for topic in asked.topics:
@@ -240,7 +240,7 @@ def _find(request: RawRequest, topic: ProduceTopic) -> Topic:
 
 
 def _denied(request: RawRequest, asked: ProduceRequest, topic: ProduceTopic, rights: Rights) -> NotAuthorized | None:
-    """The right that is missing, before anything is said of the topic."""
+    """The missing right is reported before anything about the topic."""
     name = asked.transactional_id
     if name is not None and not rights.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name):
         return refusal(rights, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name)

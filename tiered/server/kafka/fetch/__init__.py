@@ -1,1 +1,1 @@
-"""What Fetch is answered with: to consumers, and to followers."""
+"""Answers to Fetch: for consumers, and for followers."""

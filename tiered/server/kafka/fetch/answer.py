@@ -1,6 +1,6 @@
-"""What a Fetch has found, and its answer: the bytes of a few records copied, of more as ranges of files.
+"""The data that a Fetch has found, and its answer: small data is copied, more is sent as ranges of files.
 
-Owns the values of one look, and how they are told. Must never look at a partition's offsets twice, nor wait for disk or
+Owns the values of one look, and their encoding. Must never look at a partition's offsets twice, nor wait for disk or
 store: `api.fetch` does. Reading what is small takes time: an answer about many partitions is made in turns.
 """
 
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 READ_COMMITTED = 1
 LEADER = -1
-# Up to here copying a range costs less than a system call of its own.
+# Up to this size copying a range costs less than an extra system call.
 COPY_BYTES = 16 << 10
 NO_SESSION = 0
 """Fetch sessions (KIP-227) are declined in every answer, so clients send full requests."""
@@ -51,7 +51,7 @@ class FetchEntry:
 
     @property
     def source(self) -> Readable | OffsetsPartition | None:
-        """Whose records these are, once it is found."""
+        """The topic of these records, once it is found."""
         return self.partition if self.partition is not None else self.offsets
 
 
@@ -75,7 +75,7 @@ class FetchLook:
 
 
 def disk_error(request: RawRequest, partition: Readable | None, error: Exception) -> LogDirFailed:
-    """What a partition answers whose local file cannot be read; said in the log as well, for it is our disk."""
+    """The answer for a partition whose local file cannot be read. It is logged as well, because the disk is ours."""
     name = partition.name if partition is not None else "a partition"
     request.context.broker.counters.disk_errors += 1
     log.error("%s cannot be read: %s", name, error)

@@ -18,8 +18,8 @@ from tiered.server.kafka.transport.requests import DelayedAnswer
 from tiered.wire import fetch
 from tiered.wire.fetch import FetchPartitionResult, FetchRequest, FetchTopicResult
 
-# What comes faster than a follower asks goes out so often at most: a round for each record costs all brokers more
-# than the record does. One that comes while the follower waits goes out at once.
+# Records that come faster than a follower asks go out at most this often: a round for each record costs all brokers
+# more than the record does. A record that comes while the follower waits goes out at once.
 GATHER_MS = 3.0
 # With so much to send the follower gets it at once.
 GATHER_BYTES = 64 << 10

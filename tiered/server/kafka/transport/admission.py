@@ -1,4 +1,4 @@
-"""Who may connect now: caps by address, by user and in all, and how fast connections may come.
+"""Limits on new connections: caps by address, by user and in all, and how fast connections may come.
 
 Owns these counts. Must never touch a socket: the listener closes, holds or serves what this says.
 """

@@ -42,7 +42,7 @@ LOW_WATER_BYTES = 512 << 10
 EAGER_FRAME_BYTES = 1 << 20
 # A buffer above this size is not kept for the beginning of the next frame.
 LARGEST_KEPT_BYTES = 8 << 20
-# What has arrived of a request up to here is held whatever others hold: it costs a page.
+# A request of up to this size may always arrive, whatever other requests hold: it costs a page.
 HARMLESS_BYTES = 4 << 10
 NO_ROOM = "unfinished requests hold all the memory they may (queued.max.request.bytes)"
 
@@ -52,7 +52,7 @@ PRODUCE_KEY = 0
 
 
 class FrameHandler(Protocol):
-    """What a connection hands its frames to. The listener implements it."""
+    """The handler of a connection's frames. The listener implements it."""
 
     max_frame_bytes: int
     max_other_frame_bytes: int
@@ -72,7 +72,7 @@ class FrameHandler(Protocol):
         """Runs `work` as a task with an owner."""
 
     def closed(self, connection: "Connection") -> None:
-        """`connection` is no more."""
+        """`connection` has ended."""
 
     def identified(self, connection: "Connection", before: Principal | None) -> None:
         """`connection` has said who it is, or has become somebody else."""
@@ -197,7 +197,7 @@ class Connection:
 
     @property
     def principal(self) -> Principal | None:
-        """Who this is; None until the client has authenticated."""
+        """The connection's principal; None until the client has authenticated."""
         return self._principal
 
     @principal.setter
@@ -263,7 +263,7 @@ class Connection:
     # Bytes in
 
     def _on_readable(self) -> None:
-        if not self._reading:  # What was pending has been read meanwhile.
+        if not self._reading:  # The pending bytes have been read meanwhile.
             return
         try:
             if self._buffer is None:
@@ -476,12 +476,12 @@ class Connection:
 
     @property
     def partial_bytes(self) -> int:
-        """What has arrived and was not handled."""
+        """Bytes that have arrived and were not handled."""
         return self._end - self._start
 
     @property
     def held_bytes(self) -> int:
-        """What the unfinished frame costs: its buffer, or of one of the smallest what has arrived in it."""
+        """The memory that the unfinished frame takes: its buffer, or the bytes that have arrived of a small one."""
         if self._buffer is None:
             return 0
         return len(self._buffer) if len(self._buffer) > SMALLEST_BYTES else self._end - self._start
@@ -506,7 +506,7 @@ class Connection:
         """MalformedRequest for a frame that is too long for its API, before more of it is read."""
         limit = self._handler.max_frame_bytes
         if self.frame_limit < self._handler.max_other_frame_bytes:
-            limit = self.frame_limit  # Whoever has not logged in has nothing to produce.
+            limit = self.frame_limit  # A client that has not logged in has nothing to produce.
         elif available >= 6 and _api_key_at(buffer, self._start + 4)[0] != PRODUCE_KEY:
             limit = self._handler.max_other_frame_bytes
         if not 0 < length <= limit:

@@ -1,7 +1,7 @@
 """The listening sockets and the connections that came through them.
 
 Owns the set of connections, their number and their deadlines, and the tasks that answer requests: all listeners of a
-broker share them. What it logs of clients is within a budget. Must never know what a request means.
+broker share them. Log lines about clients are within a budget. Must never know what a request means.
 """
 
 import asyncio
@@ -69,7 +69,7 @@ class _Complaints:
         self._told_ms: dict[tuple[object, ...], float] = {}
 
     def once(self, subject: tuple[object, ...], text: str, *arguments: object) -> None:
-        """As `add`, unless it was said of the same subject in the last minute."""
+        """As `add`, unless it was logged about the same subject in the last minute."""
         now_ms = self._clock.monotonic_ms()
         told_ms = self._told_ms.pop(subject, None)
         if told_ms is None or now_ms - told_ms >= ONCE_MS:

@@ -1,4 +1,4 @@
-"""What a connection still has to send: bytes and ranges of files, in the order of its answers.
+"""Everything that a connection still has to send: bytes and ranges of files, in the order of its answers.
 
 Owns the queue and its two counts, and the calls that send. Files go out with sendfile, from the page cache to the
 socket; over TLS they are read in pieces and encrypted. Must never wait: what the socket does not take now stays queued.
@@ -21,7 +21,7 @@ MAX_PARTS_A_CALL = 64
 
 @dataclass(slots=True)
 class _FileRest:
-    """What is left to send of a range."""
+    """The part of a range that is left to send."""
 
     part: FileSlice
     position: int

@@ -42,7 +42,7 @@ class DelayedAnswer(ABC):
 
     @abstractmethod
     def cancel(self) -> None:
-        """Nobody wants the answer any more; `wake` is not called again."""
+        """The connection does not want the answer any more; `wake` is not called again."""
 
 
 class Overlapping(NamedTuple):
@@ -156,7 +156,7 @@ class Requests:
         self.hold_up = self._is_full()
 
     def _is_full(self) -> bool:
-        """No further request may be begun. One that holds up the next is the last one there is."""
+        """No further request may be begun. A request that holds up the next is the last."""
         waiting = self.waiting
         if not waiting:
             return False

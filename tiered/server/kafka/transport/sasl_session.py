@@ -149,8 +149,9 @@ class SaslSession:
         self.end()
 
     def revoke(self) -> None:
-        """What the login was proved by is no more. The connection ends now; a request that is under way has a moment
-        to be answered, for it may be the one that has changed the user."""
+        """The credentials of the login are gone. The connection ends now; a request under way has a moment to be
+        answered, for it may be the one that changed the user.
+        """
         connection = self._connection
         connection.complain("connection of %s from %s closed: the user was changed", self.principal, connection.host)
         if not connection.busy:

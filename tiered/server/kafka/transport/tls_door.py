@@ -119,7 +119,7 @@ class TlsDoor:
         received = await loop.sock_recv(sock, RECEIVE_BYTES)
         if received and received[0] != _HANDSHAKE_RECORD:
             if is_http(received[:4]):
-                # Whoever asks in HTTP can tell TLS by it. A Kafka client would take it for the length of an answer.
+                # An HTTP client learns from it that this is TLS. A Kafka client would read a length.
                 with suppress(OSError):
                     sock.send(_UNEXPECTED_MESSAGE)
             raise MalformedRequest(not_tls(received[:4]))

@@ -1,9 +1,8 @@
 """The bytes of one TLS connection: what a socket is to a plaintext one, with the calls that a connection makes.
 
-Owns the TLS state, what has arrived and is not decrypted yet, and what is encrypted and not sent yet; both are bounded.
-A call that cannot go on raises BlockingIOError, as a socket does. What was encrypted counts as sent only when the
-socket has taken all of it: until then the caller comes with the same bytes again, which it has queued anyway. Must
-never wait.
+Owns the TLS state, the bytes not decrypted yet, and the encrypted bytes not sent yet; both are bounded. A call that
+cannot go on raises BlockingIOError, as a socket does. What was encrypted counts as sent only when the socket has taken
+all of it: until then the caller comes with the same bytes again, which it has queued anyway. Must never wait.
 """
 
 import os
@@ -106,7 +105,9 @@ class TlsStream:
         return max(0, wanted - len(self._rest) - self._incoming.pending - LONGEST_RECORD_BYTES)
 
     def recv_into(self, view: memoryview) -> int:
-        """As a socket's; 0 also after the other side's goodbye. Raises ssl.SSLError, an OSError, for what is no TLS."""
+        """As a socket's; 0 also after the other side's goodbye. Raises ssl.SSLError, an OSError, for bytes that are no
+        TLS.
+        """
         found = self._decrypted(view, memoryview(self._rest))
         if found is None:
             received = self._socket.recv_into(self._scratch)

@@ -1,8 +1,9 @@
-"""Whose request computes next, of all that are not for records: one short step at a time.
+"""Chooses the request that computes next, of all that are not for records: one short step at a time.
 
-Owns the queue of those that wait for the event loop's time: askers (a principal at an address) take turns, so that
-nobody who asks for a thousand expensive answers is felt by others. Records never wait here: between two steps the loop
-serves whoever produces or fetches. Must never decide what a request may do, nor hold one up while nobody else computes.
+Owns the queue of those that wait for the event loop's time: askers (a principal at an address) take turns, so that a
+client that asks for a thousand expensive answers does not slow down others. Records never wait here: between two steps
+the loop serves whoever produces or fetches. Must never decide what a request may do, nor hold one up while nobody else
+computes.
 """
 
 import asyncio
@@ -18,8 +19,9 @@ STEP_MS = 2.0
 
 
 class _Asker:
-    """Those of one asker's requests that wait. New ones and begun ones alternate: a small question does not wait for
-    large answers, which are made one after the other, so that few of them are in memory half made."""
+    """The waiting requests of one asker. New ones and begun ones alternate: a small question does not wait for large
+    answers, which are made one after the other, so that few are in memory half made.
+    """
 
     __slots__ = ("begun", "is_next_new", "new")
 
@@ -60,7 +62,7 @@ class Turns:
         return Stepped(work, step=self.step, pause=partial(self.turn, asker))
 
     def step(self, call: Callable[[], T]) -> T:
-        """What it gives; its time counts."""
+        """The result of the request; its time counts."""
         started_ms = self._now_ms()
         try:
             return call()
@@ -147,7 +149,7 @@ class Stepped(Coroutine[Any, Any, T]):
                     result: T = end.value
                     return result
         finally:
-            del step, waited_for  # What was thrown holds this frame, and must not be held by it.
+            del step, waited_for  # The exception holds this frame, so the frame must not hold the exception.
 
     def __await__(self) -> Generator[Any, Any, T]:
         return self._steps
