@@ -122,7 +122,7 @@ def _sides(spark: Any, spec: Spec) -> dict[str, Callable[[], int]]:
 
 def _splits(spec: Spec, **options: str) -> tuple[Any, list[Any]]:
     from pyspark_tiered.batch import plan_batch
-    from pyspark_tiered.catalogue import open_catalogue
+    from pyspark_tiered.log_source import open_catalogue
     from pyspark_tiered.options import parse_options
 
     parsed = parse_options({"store": spec.store, "subscribe": spec.topic} | options, streaming=False)

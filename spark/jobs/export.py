@@ -21,11 +21,11 @@ from pyspark.sql import SparkSession
 
 from pyspark_tiered import iceberg_table
 from pyspark_tiered.batch import TaskOptions
-from pyspark_tiered.catalogue import open_catalogue
 from pyspark_tiered.iceberg_table import BAD_SUFFIX, Exported
 from pyspark_tiered.job_arguments import as_json, parsed_options, source_arguments
 from pyspark_tiered.job_run import watched
 from pyspark_tiered.job_waves import WAVE_BYTES, Wave, held_ranges, waves_of
+from pyspark_tiered.log_source import open_catalogue
 from pyspark_tiered.plan import OffsetRange, Split
 from pyspark_tiered.value_schema import ValueFormat, ValueSchema
 from tiered.cli.arguments import Parser

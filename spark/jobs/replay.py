@@ -19,10 +19,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 
-from pyspark_tiered.catalogue import open_catalogue
 from pyspark_tiered.job_arguments import as_json, frame_of, parsed_options, source_arguments, source_options
 from pyspark_tiered.job_run import stages, watched
 from pyspark_tiered.job_waves import WAVE_BYTES, Wave, held_ranges, waves_of
+from pyspark_tiered.log_source import open_catalogue
 from pyspark_tiered.plan import OffsetRange
 from tiered.cli.arguments import Parser
 from tiered.cli.failure import EXIT_OK, CommandFailed, UsageError

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from pyspark_tiered.catalogue import Catalogue, open_catalogue
 from pyspark_tiered.holding import NOTHING_HELD, BatchHold, HeldPins, with_snapshot
+from pyspark_tiered.log_source import Catalogue, open_catalogue
 from pyspark_tiered.options import Isolation, Options
 from pyspark_tiered.plan import (
     NO_BOUNDS,

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from pyspark_tiered.batch import plan_ranges, report_loss
-from pyspark_tiered.catalogue import Catalogue
 from pyspark_tiered.holding import BatchHold
+from pyspark_tiered.log_source import Catalogue
 from pyspark_tiered.options import Options
 from pyspark_tiered.plan import TAIL_SPLIT_RECORDS, OffsetRange, OffsetVector, Split, TopicAndPartition, fit, parts
 

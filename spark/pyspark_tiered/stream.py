@@ -16,8 +16,8 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from pyspark_tiered.batch import SplitPartition, TaskOptions, plan_ranges, report_loss
-from pyspark_tiered.catalogue import open_catalogue
 from pyspark_tiered.holding import StreamHold
+from pyspark_tiered.log_source import open_catalogue
 from pyspark_tiered.options import Options
 from pyspark_tiered.plan import OffsetRange, OffsetVector, PartitionView, TopicAndPartition, fit, limited
 from tiered.errors import OffsetOutOfRange
@@ -26,7 +26,7 @@ from tiered.runtime import SystemClock
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pyspark_tiered.catalogue import Catalogue
+    from pyspark_tiered.log_source import Catalogue
 
 OffsetJson = dict[str, dict[str, Any]]
 

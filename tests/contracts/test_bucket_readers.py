@@ -14,8 +14,8 @@ from uuid import UUID
 
 import pytest
 
-from pyspark_tiered.catalogue import Catalogue
 from pyspark_tiered.cold_read import read_cold
+from pyspark_tiered.log_source import Catalogue
 from pyspark_tiered.options import AtTimestamps, Subscribe
 from pyspark_tiered.plan import ColdSplit, OffsetRange, SplitSizes, splits
 from tests.unit.cold.forged_tables import Change, boundary_moved, forged, gap_made

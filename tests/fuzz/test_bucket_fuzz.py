@@ -27,7 +27,7 @@ from tiered.errors import TieredError
 from tiered.formats.producer_snapshot import decode_producers
 from tiered.meta import restore
 from tiered.meta.engine import Database
-from tiered.read_replica.catalogue import BucketCatalogue
+from tiered.read_replica.bucket_topics import BucketCatalogue
 from tiered.rules.segments.restore_plan import plan_restore
 from tiered.runtime import SystemClock
 

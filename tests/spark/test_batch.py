@@ -51,8 +51,8 @@ def test_the_pure_decoder_gives_the_same_rows(
     spark: SparkSession, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from pyspark_tiered.batch import plan_batch
-    from pyspark_tiered.catalogue import open_catalogue
     from pyspark_tiered.cold_read import read_cold
+    from pyspark_tiered.log_source import open_catalogue
     from pyspark_tiered.options import parse_options
     from pyspark_tiered.plan import ColdSplit
 

@@ -5,8 +5,8 @@ import argparse
 import pytest
 
 from pyspark_tiered import job_arguments
-from pyspark_tiered.catalogue import open_catalogue
 from pyspark_tiered.job_waves import held_ranges, waves_of
+from pyspark_tiered.log_source import open_catalogue
 from pyspark_tiered.options import parse_options
 from pyspark_tiered.value_schema import ValueFormat, ValueSchema
 from tests.spark.bucket import Bucket, batches_of, records

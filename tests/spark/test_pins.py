@@ -15,8 +15,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark_tiered import pins
 from pyspark_tiered.batch import BatchReader, TaskOptions
 from pyspark_tiered.brokers import BrokerThread
-from pyspark_tiered.catalogue import open_catalogue
 from pyspark_tiered.job_waves import held_ranges, waves_of
+from pyspark_tiered.log_source import open_catalogue
 from pyspark_tiered.options import parse_options
 from pyspark_tiered.stream import StreamReader
 from tests.spark.pinned_topics import append, offsets_of

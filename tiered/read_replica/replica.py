@@ -30,7 +30,7 @@ from tiered.config.security import check_authentication
 from tiered.errors import InvalidConfig, ObjectMissing, ReadOnly, StoreUnavailable
 from tiered.file_slice import FileSlice
 from tiered.metrics import CountersState
-from tiered.read_replica.catalogue import BucketCatalogue, BucketPartition
+from tiered.read_replica.bucket_topics import BucketCatalogue, BucketPartition
 from tiered.rules.security.sasl.mechanism import Mechanism
 from tiered.runtime import BlockingPool, Clock
 

@@ -15,7 +15,7 @@ from tiered.broker.host.process_facts import read_process_facts
 from tiered.config import describe_topic
 from tiered.errors import TieredError
 from tiered.metrics import DESCRIBED
-from tiered.read_replica.catalogue import BucketTopic
+from tiered.read_replica.bucket_topics import BucketTopic
 from tiered.read_replica.replica import ReadReplica
 from tiered.rules.segments.cold_partition import ColdPartition
 from tiered.server.http.api import health as routes_health
