@@ -122,12 +122,12 @@ def _sides(spark: Any, spec: Spec) -> dict[str, Callable[[], int]]:
 
 def _splits(spec: Spec, **options: str) -> tuple[Any, list[Any]]:
     from pyspark_tiered.batch import plan_batch
-    from pyspark_tiered.log_source import open_catalogue
+    from pyspark_tiered.log_source import open_log_source
     from pyspark_tiered.options import parse_options
 
     parsed = parse_options({"store": spec.store, "subscribe": spec.topic} | options, streaming=False)
-    with open_catalogue(parsed) as catalogue:
-        return parsed, plan_batch(catalogue, parsed)
+    with open_log_source(parsed) as source:
+        return parsed, plan_batch(source, parsed)
 
 
 def _bytes_of(spec: Spec) -> int:

@@ -25,7 +25,7 @@ from pyspark_tiered.iceberg_table import BAD_SUFFIX, Exported
 from pyspark_tiered.job_arguments import as_json, parsed_options, source_arguments
 from pyspark_tiered.job_run import watched
 from pyspark_tiered.job_waves import WAVE_BYTES, Wave, held_ranges, waves_of
-from pyspark_tiered.log_source import open_catalogue
+from pyspark_tiered.log_source import open_log_source
 from pyspark_tiered.plan import OffsetRange, Split
 from pyspark_tiered.value_schema import ValueFormat, ValueSchema
 from tiered.cli.arguments import Parser
@@ -151,15 +151,15 @@ class Export:
         before = iceberg_table.exported(self._table)
         begun = {} if before is None else {(before.topic, number): end for number, end in before.offsets.items()}
         with (
-            open_catalogue(self._options) as catalogue,
-            held_ranges(catalogue, self._options, begun) as ranges,
+            open_log_source(self._options) as source,
+            held_ranges(source, self._options, begun) as ranges,
         ):
             self._check_topic(before, ranges)
             reached = dict(before.offsets) if before is not None else {}
             total = sum(each.end_offset - each.start_offset for each in ranges)
             done = 0
             with long_work(total, counted(total, "offset"), in_bytes=False) as show:
-                for wave in waves_of(catalogue, self._options, ranges, wave_bytes=WAVE_BYTES):
+                for wave in waves_of(source, self._options, ranges, wave_bytes=WAVE_BYTES):
                     words = f"{self._rows:,} rows in {counted(self._commits, 'commit')}"
                     parts = watched(
                         lambda wave=wave: self._write(wave),  # type: ignore[misc]

@@ -22,7 +22,7 @@ from pyspark.sql import functions as f
 from pyspark_tiered.job_arguments import as_json, frame_of, parsed_options, source_arguments, source_options
 from pyspark_tiered.job_run import stages, watched
 from pyspark_tiered.job_waves import WAVE_BYTES, Wave, held_ranges, waves_of
-from pyspark_tiered.log_source import open_catalogue
+from pyspark_tiered.log_source import open_log_source
 from pyspark_tiered.plan import OffsetRange
 from tiered.cli.arguments import Parser
 from tiered.cli.failure import EXIT_OK, CommandFailed, UsageError
@@ -127,11 +127,11 @@ def _to_topic(spark: SparkSession, arguments: argparse.Namespace) -> dict[str, A
     options = parsed_options(arguments, includeHeaders="true")
     throttle = RateLimit(records_per_second=arguments.records_per_second, bytes_per_second=arguments.bytes_per_second)
     records, size_bytes = spark.sparkContext.accumulator(0), spark.sparkContext.accumulator(0)
-    with open_catalogue(options) as catalogue, held_ranges(catalogue, options) as ranges:
+    with open_log_source(options) as source, held_ranges(source, options) as ranges:
         total = sum(each.end_offset - each.start_offset for each in ranges)
         reached = {each.view.partition: each.start_offset for each in ranges}
         with long_work(total, counted(total, "offset"), in_bytes=False) as show:
-            for wave in waves_of(catalogue, options, ranges, wave_bytes=WAVE_BYTES):
+            for wave in waves_of(source, options, ranges, wave_bytes=WAVE_BYTES):
                 frame = _paced(frame_of(spark, options, wave.by_partition()), throttle, wave, records, size_bytes)
                 columns = ["key", "value", "headers", *([] if arguments.by_key else ["partition"])]
                 writer = frame.select(*columns).write.format("tiered").mode("append")
@@ -206,7 +206,7 @@ def _to_parquet(spark: SparkSession, arguments: argparse.Namespace) -> dict[str,
     if arguments.records_per_second or arguments.bytes_per_second:
         raise UsageError("--records-per-second and --bytes-per-second belong to --to-topic: files need no throttle")
     options = parsed_options(arguments)
-    with open_catalogue(options) as catalogue, held_ranges(catalogue, options) as ranges:
+    with open_log_source(options) as source, held_ranges(source, options) as ranges:
         observation = _write_parquet(spark, arguments, ranges)
     return {
         "topic": arguments.topic,

@@ -15,7 +15,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from pyspark_tiered.holding import NOTHING_HELD, BatchHold, HeldPins, with_snapshot
-from pyspark_tiered.log_source import Catalogue, open_catalogue
+from pyspark_tiered.log_source import LogSource, open_log_source
 from pyspark_tiered.options import Isolation, Options
 from pyspark_tiered.plan import (
     NO_BOUNDS,
@@ -94,10 +94,10 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         options = with_snapshot(self._task.options)
         hold = BatchHold(options.catalog, options.client.security)
-        with open_catalogue(options) as catalogue:
+        with open_log_source(options) as source:
             try:
-                ranges = batch_ranges(catalogue, options, self._bounds, hold)
-                planned = plan_ranges(catalogue, options, ranges, self._bounds)
+                ranges = batch_ranges(source, options, self._bounds, hold)
+                planned = plan_ranges(source, options, ranges, self._bounds)
                 self._task = replace(self._task, held=hold.keep(ranges))
             except BaseException:
                 hold.give_up()
@@ -133,20 +133,20 @@ def reader_for(options: Options, columns: tuple[str, ...]) -> BatchReader:
     return (PushdownReader if asked else BatchReader)(options, columns)
 
 
-def plan_batch(catalogue: Catalogue, options: Options, bounds: FilterBounds = NO_BOUNDS) -> list[Split]:
+def plan_batch(source: LogSource, options: Options, bounds: FilterBounds = NO_BOUNDS) -> list[Split]:
     """The splits of a whole batch query. Raises `InvalidConfig`, `OffsetOutOfRange` (data loss) and store errors."""
-    return plan_ranges(catalogue, options, batch_ranges(catalogue, options, bounds), bounds)
+    return plan_ranges(source, options, batch_ranges(source, options, bounds), bounds)
 
 
 def batch_ranges(
-    catalogue: Catalogue, options: Options, bounds: FilterBounds = NO_BOUNDS, hold: BatchHold | None = None
+    source: LogSource, options: Options, bounds: FilterBounds = NO_BOUNDS, hold: BatchHold | None = None
 ) -> list[OffsetRange]:
     """What a batch query reads of each partition. Raises as `plan_batch`, and what `hold` raises."""
-    views = catalogue.views()
+    views = source.views()
     if hold is not None:
         views = hold.take_all(views)
-    starts = catalogue.resolve(options.starting, views, option="startingOffsets", no_match=options.no_timestamp_match)
-    ends = catalogue.resolve(options.ending, views, option="endingOffsets", no_match="latest")
+    starts = source.resolve(options.starting, views, option="startingOffsets", no_match=options.no_timestamp_match)
+    ends = source.resolve(options.ending, views, option="endingOffsets", no_match="latest")
     ranges: list[OffsetRange] = []
     lost: list[str] = []
     for key, view in views.items():
@@ -158,7 +158,7 @@ def batch_ranges(
 
 
 def plan_ranges(
-    catalogue: Catalogue, options: Options, ranges: Sequence[OffsetRange], bounds: FilterBounds = NO_BOUNDS
+    source: LogSource, options: Options, ranges: Sequence[OffsetRange], bounds: FilterBounds = NO_BOUNDS
 ) -> list[Split]:
     """The splits of ranges that are known to exist. Raises `OffsetOutOfRange` where the checkpoints have a hole."""
     cold: list[tuple[OffsetRange, Sequence[CommittedSegment]]] = []
@@ -167,7 +167,7 @@ def plan_ranges(
     for each in ranges:
         below, above = parts(each)
         if below is not None:
-            segments = catalogue.segments(below)
+            segments = source.segments(below)
             lost += [
                 f"partition {each.view}: offsets {start} to {end - 1} are in no segment of the store's checkpoint"
                 for start, end in uncovered(segments, below.start_offset, below.end_offset)

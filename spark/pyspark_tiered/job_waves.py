@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from pyspark_tiered.batch import plan_ranges, report_loss
 from pyspark_tiered.holding import BatchHold
-from pyspark_tiered.log_source import Catalogue
+from pyspark_tiered.log_source import LogSource
 from pyspark_tiered.options import Options
 from pyspark_tiered.plan import TAIL_SPLIT_RECORDS, OffsetRange, OffsetVector, Split, TopicAndPartition, fit, parts
 
@@ -35,9 +35,7 @@ class Wave:
 
 
 @contextmanager
-def held_ranges(
-    catalogue: Catalogue, options: Options, begun: OffsetVector | None = None
-) -> Iterator[list[OffsetRange]]:
+def held_ranges(source: LogSource, options: Options, begun: OffsetVector | None = None) -> Iterator[list[OffsetRange]]:
     """What there is to do: from the options' start, or from where `begun` has a partition, to the options' end.
 
     Where the options name a catalogue, retention leaves all of it until the block ends. Raises `InvalidConfig`,
@@ -45,17 +43,17 @@ def held_ranges(
     """
     hold = BatchHold(options.catalog, options.client.security)
     try:
-        ranges = _ranges(catalogue, options, begun or {}, hold)
+        ranges = _ranges(source, options, begun or {}, hold)
         with hold.keep(ranges).renewed():
             yield ranges
     finally:
         hold.give_up()
 
 
-def _ranges(catalogue: Catalogue, options: Options, begun: OffsetVector, hold: BatchHold) -> list[OffsetRange]:
-    views = hold.take_all(catalogue.views())
-    starts = catalogue.resolve(options.starting, views, option="startingOffsets", no_match=options.no_timestamp_match)
-    ends = catalogue.resolve(options.ending, views, option="endingOffsets", no_match="latest")
+def _ranges(source: LogSource, options: Options, begun: OffsetVector, hold: BatchHold) -> list[OffsetRange]:
+    views = hold.take_all(source.views())
+    starts = source.resolve(options.starting, views, option="startingOffsets", no_match=options.no_timestamp_match)
+    ends = source.resolve(options.ending, views, option="endingOffsets", no_match="latest")
     ranges: list[OffsetRange] = []
     lost: list[str] = []
     for key, view in views.items():
@@ -68,13 +66,13 @@ def _ranges(catalogue: Catalogue, options: Options, begun: OffsetVector, hold: B
 
 
 def waves_of(
-    catalogue: Catalogue, options: Options, ranges: Sequence[OffsetRange], *, wave_bytes: int = WAVE_BYTES
+    source: LogSource, options: Options, ranges: Sequence[OffsetRange], *, wave_bytes: int = WAVE_BYTES
 ) -> Iterator[Wave]:
     """The ranges in waves; planned one after the other, so that the next is planned when the last is done."""
     left = [each for each in ranges if each.start_offset < each.end_offset]
     while left:
-        now = [_first_part(catalogue, each, wave_bytes) for each in left]
-        yield Wave(ranges=tuple(now), splits=tuple(plan_ranges(catalogue, options, now)))
+        now = [_first_part(source, each, wave_bytes) for each in left]
+        yield Wave(ranges=tuple(now), splits=tuple(plan_ranges(source, options, now)))
         left = [
             OffsetRange(view=whole.view, start_offset=part.end_offset, end_offset=whole.end_offset)
             for whole, part in zip(left, now, strict=True)
@@ -82,10 +80,10 @@ def waves_of(
         ]
 
 
-def _first_part(catalogue: Catalogue, whole: OffsetRange, wave_bytes: int) -> OffsetRange:
+def _first_part(source: LogSource, whole: OffsetRange, wave_bytes: int) -> OffsetRange:
     below, above = parts(whole)
     size_bytes = 0
-    for segment in catalogue.segments(below) if below is not None else ():
+    for segment in source.segments(below) if below is not None else ():
         if size_bytes and size_bytes + segment.log_bytes > wave_bytes:
             return OffsetRange(view=whole.view, start_offset=whole.start_offset, end_offset=segment.base_offset)
         size_bytes += segment.log_bytes

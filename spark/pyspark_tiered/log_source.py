@@ -47,8 +47,8 @@ _PAGES_KEPT = 64
 _INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 
 
-def open_catalogue(options: Options) -> "Catalogue":
-    """The catalogue that `options` names. Reads nothing yet."""
+def open_log_source(options: Options) -> "LogSource":
+    """What `options` names. Reads nothing yet."""
     store, brokers = None, None
     if options.store is not None:
         store = store_of(options.store)
@@ -62,10 +62,10 @@ def open_catalogue(options: Options) -> "Catalogue":
             retries=options.fetch_offset_retries,
             pause_ms=options.fetch_offset_pause_ms,
         )
-    return Catalogue(options.selection, store, brokers)
+    return LogSource(options.selection, store, brokers)
 
 
-class Catalogue:
+class LogSource:
     """Answers from the checkpoints and brokers as they are at each call; close it, or use it with `with`."""
 
     def __init__(self, selection: Selection, store: ObjectStore | None, brokers: "Brokers | None") -> None:

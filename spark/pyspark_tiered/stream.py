@@ -17,7 +17,7 @@ from pyspark.sql.streaming.datasource import (
 
 from pyspark_tiered.batch import SplitPartition, TaskOptions, plan_ranges, report_loss
 from pyspark_tiered.holding import StreamHold
-from pyspark_tiered.log_source import open_catalogue
+from pyspark_tiered.log_source import open_log_source
 from pyspark_tiered.options import Options
 from pyspark_tiered.plan import OffsetRange, OffsetVector, PartitionView, TopicAndPartition, fit, limited
 from tiered.errors import OffsetOutOfRange
@@ -26,7 +26,7 @@ from tiered.runtime import SystemClock
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pyspark_tiered.log_source import Catalogue
+    from pyspark_tiered.log_source import LogSource
 
 OffsetJson = dict[str, dict[str, Any]]
 
@@ -40,7 +40,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: Options, columns: tuple[str, ...]) -> None:
         self._task = TaskOptions(options=options, columns=columns)
-        self._catalogue: Catalogue | None = None
+        self._source: LogSource | None = None
         self._target: dict[TopicAndPartition, int] | None = None
         self._latest: dict[TopicAndPartition, int] = {}
         self._triggered_ms: float | None = None
@@ -50,7 +50,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # A task reads what its split says: connections and the state of the query stay on the driver.
         return {
             "_task": self._task,
-            "_catalogue": None,
+            "_source": None,
             "_target": None,
             "_latest": {},
             "_triggered_ms": None,
@@ -107,8 +107,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: OffsetJson, end: OffsetJson) -> list[InputPartition]:
         starts, ends = from_json(start), from_json(end)
-        catalogue = self._opened()
-        views = catalogue.views()
+        source = self._opened()
+        views = source.views()
         self._complain_of_vanished(ends, views)
         ends = self._without_recreated(ends, ids_of(end), views)
         starts = {key: offset for key, offset in starts.items() if key in ends}
@@ -124,7 +124,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if fitted.start_offset < fitted.end_offset:
                 ranges.append(fitted)
         report_loss(lost, fail=self._task.options.fail_on_data_loss)
-        return [SplitPartition(split) for split in plan_ranges(catalogue, self._task.options, ranges)]
+        return [SplitPartition(split) for split in plan_ranges(source, self._task.options, ranges)]
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
         return self._task.read(partition.split) if isinstance(partition, SplitPartition) else iter(())
@@ -133,9 +133,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._hold is not None:
             self._hold.close()
             self._hold = None
-        if self._catalogue is not None:
-            self._catalogue.close()
-            self._catalogue = None
+        if self._source is not None:
+            self._source.close()
+            self._source = None
 
     def _keep(self, positions: OffsetVector, views: dict[TopicAndPartition, PartitionView]) -> None:
         """Holds what the stream has not read, where it has a catalogue."""
@@ -155,10 +155,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._triggered_ms = now_ms
         return False
 
-    def _opened(self) -> "Catalogue":
-        if self._catalogue is None:
-            self._catalogue = open_catalogue(self._task.options)
-        return self._catalogue
+    def _opened(self) -> "LogSource":
+        if self._source is None:
+            self._source = open_log_source(self._task.options)
+        return self._source
 
     def _complain_of_vanished(self, known: OffsetVector, views: dict[TopicAndPartition, PartitionView]) -> None:
         gone = sorted(f"{topic}-{partition}" for topic, partition in known if (topic, partition) not in views)

@@ -86,7 +86,7 @@ class ReplicaThread:
 
     def look(self) -> None:
         """The replica looks at the bucket now. Raises what keeps it from seeing everything."""
-        asyncio.run_coroutine_threadsafe(self.replica.catalogue.refresh(), self._loop).result(WAIT_S)
+        asyncio.run_coroutine_threadsafe(self.replica.topics.refresh(), self._loop).result(WAIT_S)
 
     def ask(self, path: str, *, method: str = "GET") -> tuple[int, Any]:
         """(status, JSON) of a request to the HTTP door."""

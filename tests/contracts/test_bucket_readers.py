@@ -15,7 +15,7 @@ from uuid import UUID
 import pytest
 
 from pyspark_tiered.cold_read import read_cold
-from pyspark_tiered.log_source import Catalogue
+from pyspark_tiered.log_source import LogSource
 from pyspark_tiered.options import AtTimestamps, Subscribe
 from pyspark_tiered.plan import ColdSplit, OffsetRange, SplitSizes, splits
 from tests.unit.cold.forged_tables import Change, boundary_moved, forged, gap_made
@@ -147,11 +147,11 @@ def restored(bucket: VerifiedStore, _folder: Path) -> Sequence[int]:
 
 
 def read_by_spark(bucket: VerifiedStore, _folder: Path) -> Sequence[int]:
-    catalogue = Catalogue(Subscribe(topics=(TOPIC,)), bucket.store, None)
-    view = catalogue.views()[TOPIC, PARTITION]
+    source = LogSource(Subscribe(topics=(TOPIC,)), bucket.store, None)
+    view = source.views()[TOPIC, PARTITION]
     everything = OffsetRange(view=view, start_offset=view.log_start_offset, end_offset=view.cold_end_offset)
     found: list[int] = []
-    for split in splits([(everything, catalogue.segments(everything))], [], SplitSizes(split_bytes=1 << 20)):
+    for split in splits([(everything, source.segments(everything))], [], SplitSizes(split_bytes=1 << 20)):
         assert isinstance(split, ColdSplit)
         for batch in read_cold(bucket.store, split, columns=("offset",)):
             found += batch.column(0).to_pylist()
@@ -159,10 +159,10 @@ def read_by_spark(bucket: VerifiedStore, _folder: Path) -> Sequence[int]:
 
 
 def looked_up_by_spark(bucket: VerifiedStore, _folder: Path) -> Sequence[int]:
-    catalogue = Catalogue(Subscribe(topics=(TOPIC,)), bucket.store, None)
-    views = catalogue.views()
+    source = LogSource(Subscribe(topics=(TOPIC,)), bucket.store, None)
+    views = source.views()
     at = AtTimestamps(timestamp_ms=LAST_MS)
-    return [catalogue.resolve(at, views, option="startingTimestamp", no_match="latest")[TOPIC, PARTITION]]
+    return [source.resolve(at, views, option="startingTimestamp", no_match="latest")[TOPIC, PARTITION]]
 
 
 EVERYTHING, LAST = range(FIRST, END), [END - 1]

@@ -27,7 +27,7 @@ from tiered.errors import TieredError
 from tiered.formats.producer_snapshot import decode_producers
 from tiered.meta import restore
 from tiered.meta.engine import Database
-from tiered.read_replica.bucket_topics import BucketCatalogue
+from tiered.read_replica.bucket_topics import BucketTopics
 from tiered.rules.segments.restore_plan import plan_restore
 from tiered.runtime import SystemClock
 
@@ -66,14 +66,14 @@ def restored(store: LocalStore, folder: Path) -> None:
 
 def looked_at(store: LocalStore, _folder: Path) -> None:
     async def run() -> None:
-        catalogue = BucketCatalogue(store, SystemClock(), interval_ms=600_000)
+        topics = BucketTopics(store, SystemClock(), interval_ms=600_000)
         async with asyncio.TaskGroup() as tasks:
             try:
-                await catalogue.start(tasks)
-                assert sum(1 for _ in catalogue.partitions()) < 10_000
+                await topics.start(tasks)
+                assert sum(1 for _ in topics.partitions()) < 10_000
             finally:
-                await catalogue.stop()
-                catalogue.close()
+                await topics.stop()
+                topics.close()
 
     try:
         asyncio.run(run())

@@ -52,14 +52,14 @@ def test_the_pure_decoder_gives_the_same_rows(
 ) -> None:
     from pyspark_tiered.batch import plan_batch
     from pyspark_tiered.cold_read import read_cold
-    from pyspark_tiered.log_source import open_catalogue
+    from pyspark_tiered.log_source import open_log_source
     from pyspark_tiered.options import parse_options
     from pyspark_tiered.plan import ColdSplit
 
     fill(bucket)
     options = parse_options({"store": bucket.url, "subscribe": "orders"}, streaming=False)
-    with open_catalogue(options) as catalogue:
-        planned = plan_batch(catalogue, options)
+    with open_log_source(options) as source:
+        planned = plan_batch(source, options)
     for split in planned:
         assert isinstance(split, ColdSplit)
         native = [batch.to_pylist() for batch in read_cold(bucket.store, split, columns=("offset", "value"))]

@@ -6,7 +6,7 @@ import pytest
 
 from pyspark_tiered import job_arguments
 from pyspark_tiered.job_waves import held_ranges, waves_of
-from pyspark_tiered.log_source import open_catalogue
+from pyspark_tiered.log_source import open_log_source
 from pyspark_tiered.options import parse_options
 from pyspark_tiered.value_schema import ValueFormat, ValueSchema
 from tests.spark.bucket import Bucket, batches_of, records
@@ -22,8 +22,8 @@ def test_every_offset_is_in_one_wave_and_waves_end_where_segments_do(bucket: Buc
     options = parse_options({"store": bucket.url, "subscribe": "orders"}, streaming=False)
     reached = {0: 20, 1: 0}
     begun = {("orders", 0): 20}
-    with open_catalogue(options) as catalogue, held_ranges(catalogue, options, begun) as ranges:
-        for wave in waves_of(catalogue, options, ranges, wave_bytes=wave_bytes):
+    with open_log_source(options) as source, held_ranges(source, options, begun) as ranges:
+        for wave in waves_of(source, options, ranges, wave_bytes=wave_bytes):
             assert {split.partition for split in wave.splits} == {each.view.partition for each in wave.ranges}
             for each in wave.ranges:
                 assert each.start_offset == reached[each.view.partition] < each.end_offset

@@ -16,7 +16,7 @@ from pyspark_tiered import pins
 from pyspark_tiered.batch import BatchReader, TaskOptions
 from pyspark_tiered.brokers import BrokerThread
 from pyspark_tiered.job_waves import held_ranges, waves_of
-from pyspark_tiered.log_source import open_catalogue
+from pyspark_tiered.log_source import open_log_source
 from pyspark_tiered.options import parse_options
 from pyspark_tiered.stream import StreamReader
 from tests.spark.pinned_topics import append, offsets_of
@@ -97,11 +97,11 @@ def test_retention_waits_for_a_job_until_it_ends(broker: LocalCluster, topic: st
     options = parse_options(given, streaming=False)
     task = TaskOptions(options=options, columns=("offset",))
     found = []
-    with open_catalogue(options) as catalogue, held_ranges(catalogue, options) as ranges:
+    with open_log_source(options) as source, held_ranges(source, options) as ranges:
         assert held(broker) == [(9, 40)]
         expire(broker, topic)
         eventually(lambda: log_start(broker, topic) >= 7)
-        for wave in waves_of(catalogue, options, ranges, wave_bytes=20_000):
+        for wave in waves_of(source, options, ranges, wave_bytes=20_000):
             found += [offset for split in wave.splits for offset in offsets_of(task.read(split))]
             time.sleep(TTL_MS / 1000)  # All of them take longer than one life of the pin.
         assert log_start(broker, topic) <= 9

@@ -1,4 +1,4 @@
-"""The topics and partitions of a bucket as its checkpoints tell them, in memory: a read replica's whole catalogue.
+"""The topics and partitions of a bucket as its checkpoints tell them, in memory: all that a read replica knows of it.
 
 Owns the view and the one task that renews it, again and again. What changed in the bucket is taken over partition by
 partition; what cannot be read leaves the last view of it as it was, and is said. Must never write anywhere, and never
@@ -45,7 +45,7 @@ LOOKS_AT_ONCE = 8
 
 
 @dataclass(slots=True)
-class CatalogueState:
+class BucketTopicsState:
     """Counts since the start, for metrics."""
 
     refreshes: int = 0
@@ -147,15 +147,15 @@ class BucketTopic:
     topic_id: UUID
     partition_count: int
     configs: Mapping[str, str]
-    catalogue: "BucketCatalogue"
+    bucket: "BucketTopics"
     is_internal: bool = False
 
     def partition(self, number: int) -> Readable:
-        """See `BucketCatalogue.partition`."""
-        return self.catalogue.partition(self, number)
+        """See `BucketTopics.partition`."""
+        return self.bucket.partition(self, number)
 
 
-class BucketCatalogue:
+class BucketTopics:
     """What is in one bucket. Lives on one loop, between `start` and `stop`."""
 
     def __init__(self, store: ObjectStore, clock: Clock, *, interval_ms: int) -> None:
@@ -178,7 +178,7 @@ class BucketCatalogue:
         )
         self.waiters = Waiters()
         """Those who wait for anything to change."""
-        self.state = CatalogueState()
+        self.state = BucketTopicsState()
 
     # What is known
 
@@ -293,7 +293,7 @@ class BucketCatalogue:
             topic_id=told.topic_id,
             partition_count=told.partition_count,
             configs=told.configs,
-            catalogue=self,
+            bucket=self,
         )
 
     def _take(self, cluster: ClusterLook, topics: Mapping[UUID, BucketTopic]) -> None:

@@ -30,7 +30,7 @@ from tiered.config.security import check_authentication
 from tiered.errors import InvalidConfig, ObjectMissing, ReadOnly, StoreUnavailable
 from tiered.file_slice import FileSlice
 from tiered.metrics import CountersState
-from tiered.read_replica.bucket_topics import BucketCatalogue, BucketPartition
+from tiered.read_replica.bucket_topics import BucketPartition, BucketTopics
 from tiered.rules.security.sasl.mechanism import Mechanism
 from tiered.runtime import BlockingPool, Clock
 
@@ -97,11 +97,10 @@ class ReadReplica:
             max_bytes_in_flight=self.settings.tiering.tiered_cold_read_bytes_in_flight,
         )
         self.cold_reader = ColdReader(reading, self._cache, self._downloads)
-        self.catalogue = BucketCatalogue(
+        self.topics = BucketTopics(
             reading, clock, interval_ms=self.settings.tiering.tiered_read_replica_refresh_interval_ms
         )
-        self.topics = self.catalogue
-        self.reader = BucketReader(self.cold_reader, self.disk, self.counters, self.catalogue)
+        self.reader = BucketReader(self.cold_reader, self.disk, self.counters, self.topics)
         self.records = RecordReader(self.reader, clock)
         self.access = Access(state=BrokerState(settings=self.settings))
         """Off: who reaches the ports may read."""
@@ -112,21 +111,21 @@ class ReadReplica:
         """Ready to serve when it returns. Raises TieredError that says what to do."""
         self._advertised = {each.name: each.advertised for each in listeners}
         await self.cold_reader.start(tasks)
-        await self.catalogue.start(tasks)
+        await self.topics.start(tasks)
         log.info(
             "reading %s of cluster %s: %d topics; nothing is written",
-            self.store.url, self.catalogue.cluster_id, len(self.catalogue),
+            self.store.url, self.topics.cluster_id, len(self.topics),
         )  # fmt: skip
         self.serving = True
 
     def begin_stop(self) -> None:
         """Fetches that wait for new records are answered."""
         self.serving = False
-        self.catalogue.waiters.wake()
+        self.topics.waiters.wake()
 
     async def stop(self) -> None:
         self.begin_stop()
-        await self.catalogue.stop()
+        await self.topics.stop()
         await self.cold_reader.stop()
         await asyncio.to_thread(self._close)
 
@@ -137,7 +136,7 @@ class ReadReplica:
     def _close(self) -> None:
         # First the store, so that requests to one that is away are not repeated any more.
         self.store.close()
-        self.catalogue.close()
+        self.topics.close()
         for pool in (self._downloads, self.disk, self.records, self._proofs):
             pool.close()
         self.data.release()
@@ -146,7 +145,7 @@ class ReadReplica:
 
     @property
     def cluster_id(self) -> str:
-        return self.catalogue.cluster_id
+        return self.topics.cluster_id
 
     def refusal(self) -> ReadOnly:
         """What everybody hears who wants to change something, or to keep something here."""
@@ -162,13 +161,13 @@ class ReadReplica:
 
     def health(self) -> dict[str, Any]:
         """`serving`, how old the view is, and what an operator should look at."""
-        unreadable = self.catalogue.unreadable
+        unreadable = self.topics.unreadable
         return {
             "serving": self.serving,
             "read_only": True,
             "broker": self.broker_id,
             "cluster_id": self.cluster_id,
-            "view_age_ms": int(self.catalogue.age_ms),
+            "view_age_ms": int(self.topics.age_ms),
             "store_away": self.store.times.is_failing,
             "unreadable_partitions": list(unreadable[:100]),
         }
@@ -177,11 +176,9 @@ class ReadReplica:
 class BucketReader(TierReader):
     """Reads a bucket that changes under it: where an object is gone, once more with what the bucket says then."""
 
-    def __init__(
-        self, cold: ColdReader, disk: BlockingPool, counters: CountersState, catalogue: BucketCatalogue
-    ) -> None:
+    def __init__(self, cold: ColdReader, disk: BlockingPool, counters: CountersState, topics: BucketTopics) -> None:
         super().__init__(cold, disk, counters)
-        self._catalogue = catalogue
+        self._topics = topics
         self._said: dict[str, str] = {}
 
     async def _in_store(self, partition: Any, offset: int, max_bytes: int) -> FileSlice | None:
@@ -198,7 +195,7 @@ class BucketReader(TierReader):
         try:
             return await read()
         except ObjectMissing:
-            await self._catalogue.look_again(partition.cold)
+            await self._topics.look_again(partition.cold)
         try:
             return await read()
         except ObjectMissing as error:

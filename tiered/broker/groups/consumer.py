@@ -19,7 +19,7 @@ from tiered.ids import TopicId
 from tiered.meta.groups import GroupRow
 from tiered.rules.groups import consumer_heartbeat
 from tiered.rules.groups.assignors import Partitions
-from tiered.rules.groups.consumer_group import Catalogue, Matches, TopicFacts
+from tiered.rules.groups.consumer_group import KnownTopics, Matches, TopicFacts
 from tiered.rules.groups.consumer_heartbeat import Heartbeat, HeartbeatAnswer
 from tiered.rules.groups.consumer_member import JOIN, NO_PATTERN, Pattern
 
@@ -35,7 +35,7 @@ class ConsumerGroups:
         self._patterns = Patterns(coordinator.memory, lambda: {each.text for each in self._patterns_in_use()})
         self._shown = ShownTopics(coordinator.access, coordinator.memory, self._patterns_in_use)
         self._open: set[ConsumerGroup] = set()
-        self._catalogue: Catalogue = {}
+        self._known_topics: KnownTopics = {}
         self._names: frozenset[str] = frozenset()
         self._version = -1
         self._gained_at_ms: dict[int, float] = {}
@@ -134,10 +134,10 @@ class ConsumerGroups:
         """Another one when a pattern means other topics because of other rights."""
         return self._shown.version
 
-    def topics_of(self, patterns: Iterable[Pattern]) -> tuple[Catalogue, Matches]:
+    def topics_of(self, patterns: Iterable[Pattern]) -> tuple[KnownTopics, Matches]:
         """All topics that there are, and the names of those that each pattern means."""
         self._look_at_topics()
-        return self._catalogue, {
+        return self._known_topics, {
             each: self._shown.of(each, self._patterns.matches(each.text, self._names)) for each in patterns
         }
 
@@ -165,10 +165,10 @@ class ConsumerGroups:
         if topics.version == self._version:
             return
         self._version = topics.version
-        self._catalogue = {
+        self._known_topics = {
             topic.name: TopicFacts(topic.topic_id, topic.partition_count) for topic in topics if not topic.is_internal
         }
-        self._names = frozenset(self._catalogue)
+        self._names = frozenset(self._known_topics)
 
     def _patterns_in_use(self) -> set[Pattern]:
         return {pattern for group in self._open for pattern in group.state.patterns}

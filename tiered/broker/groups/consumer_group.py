@@ -319,8 +319,8 @@ class ConsumerGroup:
             self._refresh_topics()
 
     def _refresh_topics(self) -> None:
-        catalogue, matches = self._groups.topics_of(self.state.patterns)
-        self.state.look_at_topics(catalogue, matches)
+        known_topics, matches = self._groups.topics_of(self.state.patterns)
+        self.state.look_at_topics(known_topics, matches)
 
     def make_due_target(self) -> None:
         """Makes the target that is due. When the last one took long, it waits until more has changed."""

@@ -43,7 +43,7 @@ class TopicFacts:
     partition_count: int
 
 
-Catalogue = Mapping[str, TopicFacts]
+KnownTopics = Mapping[str, TopicFacts]
 Matches = Mapping[Pattern, frozenset[str]]
 """Patterns and the names of the topics that each of them means."""
 
@@ -59,7 +59,7 @@ class ConsumerGroupState:
         self._instances: dict[str, str] = {}
         self._target: dict[str, Partitions] = {}
         self._owners: dict[TopicId, dict[int, str]] = {}
-        self._catalogue: Catalogue = {}
+        self._known_topics: KnownTopics = {}
         self._matches: Matches = {}
 
     # Looking
@@ -119,7 +119,7 @@ class ConsumerGroupState:
         others = (member for member in self._members.values() if member.member_id != with_member.member_id)
         subscriptions = {(member.topics, member.pattern) for member in (*others, with_member)}
         names = set[str]().union(*(self._names_of(*each, self._matches) for each in subscriptions))
-        return sum(facts.partition_count for name in names if (facts := self._catalogue.get(name)))
+        return sum(facts.partition_count for name in names if (facts := self._known_topics.get(name)))
 
     def is_subscribed_to(self, topic: str) -> bool:
         return any(topic in self._names_of(*each, self._matches) for each in self._subscriptions())
@@ -224,10 +224,10 @@ class ConsumerGroupState:
 
     # Targets
 
-    def look_at_topics(self, catalogue: Catalogue, matches: Matches) -> None:
+    def look_at_topics(self, known_topics: KnownTopics, matches: Matches) -> None:
         """Another target is due when the topics that members subscribe to are others, or have more partitions."""
-        old, new = self._facts(), self._facts(catalogue, matches)
-        self._catalogue, self._matches = catalogue, matches
+        old, new = self._facts(), self._facts(known_topics, matches)
+        self._known_topics, self._matches = known_topics, matches
         if self._members and old != new:
             self.epoch += 1
 
@@ -239,7 +239,9 @@ class ConsumerGroupState:
             self.assignor = assignors.UNIFORM
         ids = {
             each: frozenset(
-                facts.topic_id for name in self._names_of(*each, self._matches) if (facts := self._catalogue.get(name))
+                facts.topic_id
+                for name in self._names_of(*each, self._matches)
+                if (facts := self._known_topics.get(name))
             )
             for each in self._subscriptions()
         }
@@ -251,7 +253,7 @@ class ConsumerGroupState:
             )
             for member in self._members.values()
         }
-        counts = {facts.topic_id: facts.partition_count for facts in self._catalogue.values()}
+        counts = {facts.topic_id: facts.partition_count for facts in self._known_topics.values()}
         self._target = assignors.assign(self.assignor, members, counts)
         self.target_epoch = self.epoch
 
@@ -320,8 +322,8 @@ class ConsumerGroupState:
     def _names_of(topics: frozenset[str], pattern: Pattern, matches: Matches) -> frozenset[str]:
         return topics | matches.get(pattern, frozenset()) if pattern else topics
 
-    def _facts(self, catalogue: Catalogue | None = None, matches: Matches | None = None) -> dict[str, TopicFacts]:
-        known = self._catalogue if catalogue is None else catalogue
+    def _facts(self, known_topics: KnownTopics | None = None, matches: Matches | None = None) -> dict[str, TopicFacts]:
+        known = self._known_topics if known_topics is None else known_topics
         matching = self._matches if matches is None else matches
         names = set[str]().union(*(self._names_of(*each, matching) for each in self._subscriptions()))
         return {name: facts for name in names if (facts := known.get(name))}

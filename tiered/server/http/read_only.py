@@ -19,7 +19,7 @@ from tiered.read_replica.bucket_topics import BucketTopic
 from tiered.read_replica.replica import ReadReplica
 from tiered.rules.segments.cold_partition import ColdPartition
 from tiered.server.http.api import health as routes_health
-from tiered.server.http.api import partitions as routes_catalogue
+from tiered.server.http.api import partitions as partition_routes
 from tiered.server.http.api import records as routes_records
 from tiered.server.http.api.partitions import MAX_SEGMENTS, SEGMENT, START_OFFSET
 from tiered.server.http.api.records import PARTITION_ASKED, page_of, send_page
@@ -77,15 +77,15 @@ async def _readyz(request: web.Request) -> web.Response:
 async def _topics(request: web.Request) -> web.Response:
     """Every topic of the bucket with its partitions and their offsets."""
     replica = request.app[REPLICA]
-    by_name = sorted(replica.catalogue, key=lambda each: each.name)
+    by_name = sorted(replica.topics, key=lambda each: each.name)
     return await json_with_list({}, "topics", (_topic_fields(replica, each) for each in by_name))
 
 
 async def _topic(request: web.Request) -> web.Response:
     """One topic with its partitions and its configs."""
     replica = request.app[REPLICA]
-    topic = replica.catalogue.by_name(TOPIC.of(request))
-    settings = replica.settings.with_dynamic(dynamic_default=replica.catalogue.cluster_settings, dynamic={})
+    topic = replica.topics.by_name(TOPIC.of(request))
+    settings = replica.settings.with_dynamic(dynamic_default=replica.topics.cluster_settings, dynamic={})
     configs = [CONFIG.of(entry) for entry in describe_topic(topic.configs, settings)]
     return web.json_response({**_topic_fields(replica, topic), "configs": configs})
 
@@ -106,7 +106,7 @@ def _topic_fields(replica: ReadReplica, topic: BucketTopic) -> dict[str, Any]:
 def _partition_fields(replica: ReadReplica, topic: BucketTopic, number: int) -> dict[str, Any]:
     failed = None
     try:
-        partition = replica.catalogue.partition(topic, number).cold
+        partition = replica.topics.partition(topic, number).cold
     except TieredError as error:
         partition = ColdPartition(topic=topic.name, topic_id=topic.topic_id, partition=number)
         failed = str(error)
@@ -124,7 +124,7 @@ def _partition_fields(replica: ReadReplica, topic: BucketTopic, number: int) -> 
 
 async def _segments(request: web.Request) -> web.StreamResponse:
     replica = request.app[REPLICA]
-    partition = replica.catalogue.partition(replica.catalogue.by_name(TOPIC.of(request)), PARTITION.of(request)).cold
+    partition = replica.topics.partition(replica.topics.by_name(TOPIC.of(request)), PARTITION.of(request)).cold
     start_offset = START_OFFSET.of(request)
     found = [each for each in partition.segments if each.end_offset > start_offset][:MAX_SEGMENTS]
     end = partition.cold_end_offset
@@ -142,7 +142,7 @@ async def _segments(request: web.Request) -> web.StreamResponse:
 
 async def _records(request: web.Request) -> web.StreamResponse:
     replica = request.app[REPLICA]
-    partition = replica.catalogue.partition(replica.catalogue.by_name(TOPIC.of(request)), PARTITION_ASKED.of(request))
+    partition = replica.topics.partition(replica.topics.by_name(TOPIC.of(request)), PARTITION_ASKED.of(request))
     at_time = partial(replica.reader.offset_for_timestamp, partition)
     topic, number = partition.cold.topic, partition.cold.partition
     body = await page_of(request, partition, replica.records, at_time, topic=topic, number=number)
@@ -155,11 +155,11 @@ _COUNTED = [
     DESCRIBED[each]
     for each in ("produce_errors", "fetched_bytes", "fetched_cold_bytes", "cold_corruptions", "cold_read_errors")
 ]
-_OF_CATALOGUE = (
+_OF_TOPICS = (
     gauge(
         "tiered_read_replica_view_age_seconds",
         "How long ago the last look at the whole bucket began.",
-        lambda catalogue: catalogue.age_ms / 1000,
+        lambda topics: topics.age_ms / 1000,
     ),
     counter("tiered_read_replica_refreshes_total", "Looks at the whole bucket that succeeded.", "state.refreshes"),
     counter(
@@ -170,21 +170,21 @@ _OF_CATALOGUE = (
     gauge(
         "tiered_read_replica_unreadable_partitions",
         "Partitions whose checkpoints are damaged.",
-        lambda catalogue: len(catalogue.unreadable),
+        lambda topics: len(topics.unreadable),
     ),
     gauge("tiered_topics", "Topics.", len),
     gauge(
         "tiered_partitions",
         "Partitions that have been seen.",
-        lambda catalogue: sum(1 for _ in catalogue.partitions()),
+        lambda topics: sum(1 for _ in topics.partitions()),
     ),
     gauge(
         "tiered_cold_bytes",
         "Bytes in the object store that can be read here.",
-        lambda catalogue: sum(each.cold_bytes for each in catalogue.partitions()),
+        lambda topics: sum(each.cold_bytes for each in topics.partitions()),
     ),
 )
-METRICS = (*_COUNTED, *_OF_CATALOGUE)
+METRICS = (*_COUNTED, *_OF_TOPICS)
 """What a read replica tells besides what it has in common with every broker."""
 
 
@@ -192,7 +192,7 @@ async def _metrics(request: web.Request) -> web.Response:
     replica = request.app[REPLICA]
     facts = await replica.disk.run(read_process_facts, replica.data.root)
     families = chain(
-        families_of(_OF_CATALOGUE, replica.catalogue),
+        families_of(_OF_TOPICS, replica.topics),
         families_of(_COUNTED, replica.counters),
         broker_metrics.families_of_any(replica, facts),
         broker_metrics.families_at_doors(replica.counters, request.app[REQUESTS]),
@@ -226,7 +226,7 @@ ROUTES = (
         route("GET", "/api/v1/topics", _topics, answers_json(_LIST_OF_TOPICS)),
         route("GET", "/api/v1/topics/{topic}", _topic, answers_json(schema.mapping(schema.ANYTHING))),
     ),
-    _as(routes_catalogue.ROUTES, "/api/v1/topics/{topic}/partitions/{partition}/segments", handler=_segments),
+    _as(partition_routes.ROUTES, "/api/v1/topics/{topic}/partitions/{partition}/segments", handler=_segments),
     _as(routes_records.ROUTES, "/api/v1/topics/{topic}/records", handler=_records),
 )
 _SERVED = frozenset((row.method, row.path) for row in ROUTES)

@@ -83,8 +83,8 @@ def described(reply: "Reply", request: "Request", entry: ConfigEntry) -> "Replie
 def _entries(context: Context, resource_type: int, resource_name: str) -> Sequence[ConfigEntry]:
     replica = replica_of(context)
     if resource_type == TOPIC:
-        settings = replica.settings.with_dynamic(dynamic_default=replica.catalogue.cluster_settings, dynamic={})
-        return for_clients(describe_topic(replica.catalogue.by_name(resource_name).configs, settings))
+        settings = replica.settings.with_dynamic(dynamic_default=replica.topics.cluster_settings, dynamic={})
+        return for_clients(describe_topic(replica.topics.by_name(resource_name).configs, settings))
     if resource_type == BROKER and resource_name in ("", str(replica.broker_id)):
         return describe_broker(replica.settings) if resource_name else ()
     raise InvalidRequest("a read replica knows the configs of topics (2) and its own settings (4)")
