@@ -118,6 +118,16 @@ def test_a_module_says_what_it_is() -> None:
     assert not silent, "these begin without saying what they own"
 
 
+def test_a_public_class_name_stands_for_one_thing() -> None:
+    homes: dict[str, list[str]] = {}
+    for path in SOURCES:
+        for node in parsed(path).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(relative(path))
+    shared = {name: paths for name, paths in homes.items() if len(paths) > 1}
+    assert not shared, "say whose each one is, or make them one: who searches for one must not find the others"
+
+
 def test_relative_paths_of_the_tree_are_where_the_package_is() -> None:
     import tiered
 
