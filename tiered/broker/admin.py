@@ -1,7 +1,7 @@
 """Changes that people ask for: topics, partitions, configs, deleted records.
 
-Owns their order: check, commit in SQL, then wait until this broker's feed has applied it, as all others' do. What
-SQL did not commit never happened. Must never touch a segment or an object: it asks `segment_lifecycle`.
+Owns their order: check, commit in SQL, then wait until this broker's feed has applied it, as all others' do. A change
+that SQL did not commit never happened. Must never touch a segment or an object: it asks `segment_lifecycle`.
 """
 
 import logging
@@ -355,6 +355,6 @@ class Admin:
 
 
 def _difference(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """What leads from one to the other: new values, and names that have none any more."""
+    """The steps from one to the other: new values, and names without a value now."""
     values = {name: value for name, value in after.items() if before.get(name) != value}
     return values, [name for name in before if name not in after]

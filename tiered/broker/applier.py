@@ -1,4 +1,4 @@
-"""What a change of the control plane does to this broker: to its image, its topics, its partitions and its parts.
+"""Applies a change of the control plane to this broker: to its image, its topics, its partitions and its parts.
 
 Owns the order in which a set is applied: who is in service and who leads first, then what needs the disk. A local log
 that cannot be opened does not hold up the others: it is tried again and again. Must never read the feed itself.
@@ -261,7 +261,7 @@ class ChangeApplier:
         rows: Sequence[PartitionRow],
         committed: Mapping[TopicPartition, Sequence[CommittedSegment]],
     ) -> list[Partition]:
-        """Those of `rows` whose logs could be opened; why others could not is kept."""
+        """The rows of `rows` whose logs could be opened. Keeps the reason why another could not."""
         found = await asyncio.gather(*(self._open_one(topic, row, committed) for row in rows))
         return [partition for partition in found if partition is not None]
 

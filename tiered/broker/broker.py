@@ -328,7 +328,7 @@ class Broker:
 
     @property
     def settings(self) -> BrokerSettings:
-        """Those in force now, dynamic ones included."""
+        """The settings in force now, dynamic ones included."""
         return self.state.settings
 
     @property
@@ -450,7 +450,7 @@ class Broker:
 
     async def abandon(self) -> None:
         """Lets go of everything as a process that dies would: no flush, no mark of a clean end, no last word to a
-        store. What a thread is in the middle of is carried out; nobody waits for uploads and downloads.
+        store. A call that a thread is in the middle of is carried out; uploads and downloads are not waited for.
         """
         self.begin_stop()
         await self._cold_pacing.stop()

@@ -1,4 +1,4 @@
-"""What all parts of one broker share: its surroundings, which never change, and its state, which does.
+"""The values that all parts of one broker share: its surroundings, which never change, and its state, which does.
 
 Owns the two shapes. Must never hold a part that decides something: a part is handed to those that need it, by
 `broker.py` alone.
@@ -20,7 +20,7 @@ from tiered.runtime import BlockingPool, Clock
 
 @dataclass(slots=True, kw_only=True)
 class BrokerState:
-    """What changes while a broker runs. Parts ask for it each time, and never keep a value of it."""
+    """The values that change while a broker runs. Parts read them each time, and never keep one."""
 
     settings: BrokerSettings
     security: Security = field(default_factory=Security)
@@ -56,5 +56,5 @@ class BrokerContext:
 
     @property
     def settings(self) -> BrokerSettings:
-        """Those in force now, dynamic ones included."""
+        """The settings in force now, dynamic ones included."""
         return self.state.settings

@@ -1,4 +1,4 @@
-"""What one broker does for all: it fences who has fallen silent, and sees that every partition has a leader.
+"""One broker's work for all: it fences brokers that fall silent, and sees that every partition has a leader.
 
 Owns that work while the broker holds the lease. Every change is a compare-and-swap that decides on the rows as the
 transaction finds them, so two controllers at once do no harm (rule 10). Must never decide what a partition becomes:
@@ -85,7 +85,7 @@ class Controller:
             self._context.state.is_controller = True
             self._must_look_at_all = True
             self._balanced_ms = self._context.clock.monotonic_ms()
-            self._checkpoints.cluster_changed()  # Who held it before may not have written the last one.
+            self._checkpoints.cluster_changed()  # The controller before this one may not have written the last change.
             log.info("this broker is the controller now")
         self._silent = tuple(silent)
         self._beat.set()
@@ -170,7 +170,7 @@ class Controller:
         return was_unclean
 
     def _decision(self) -> Callable[[PartitionRow, Standings], ReplicaSet | None]:
-        """What a failure makes of a partition, by its topic's settings as they are now."""
+        """The effect of a failure on a partition, by its topic's settings as they are now."""
         configs: dict[UUID, TopicConfig] = {topic.topic_id: topic.config for topic in self._topics}
 
         def decide(row: PartitionRow, standings: Standings) -> ReplicaSet | None:

@@ -35,7 +35,7 @@ async def hand_over(
     if not context.settings.cluster.controlled_shutdown_enable:
         return
     if all(row.broker_id == context.broker_id for row in image.live()):
-        return  # Nobody else could lead; the partitions wait for this broker.
+        return  # No other broker could lead; the partitions wait for this broker.
     try:
         async with asyncio.timeout(DEADLINE_MS / 1000.0):
             await _hand_over(context, topics, feed, groups)
@@ -46,7 +46,7 @@ async def hand_over(
 
 
 async def _hand_over(context: BrokerContext, topics: Topics, feed: ChangeFeed, groups: GroupCoordinator) -> None:
-    # What followers have not fetched yet must not be the only copy that a power loss could take.
+    # Records that followers have not fetched yet must not have their only copy where a power loss could take it.
     for partition in list(topics.partitions()):
         if partition.leadership is not None and partition.log.failed is None:
             await context.flusher.flushed(partition.log, partition.log.log_end_offset)

@@ -1,11 +1,11 @@
 """How this process becomes the broker of its id, and what tells the next one that nothing of its log was lost.
 
 Owns the one transaction of a registration, the wait for a number that somebody else has, the list of the processes that
-registered from this data folder, and the marker file (rule 8). Whom this process may replace is decided by
-`rules.replication.number_claim`, and SQL makes it a compare-and-swap. A restart is clean when the marker names the
-epoch that SQL has for this broker, and the log cannot have lost anything since: the machine has not been booted
-again (the page cache outlives a kill), or everything was flushed by a controlled shutdown. Must never write the
-marker before the registration was answered, nor leave one where a log met an I/O error.
+registered from this data folder, and the marker file (rule 8). `rules.replication.number_claim` decides which process
+this one may replace, and SQL makes it a compare-and-swap. A restart is clean when the marker names the epoch that SQL
+has for this broker, and the log cannot have lost anything since: the machine has not been booted again (the page cache
+outlives a kill), or everything was flushed by a controlled shutdown. Must never write the marker before the
+registration was answered, nor leave one where a log met an I/O error.
 """
 
 import asyncio
@@ -59,7 +59,7 @@ BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marker:
-    """What the last process of this folder could say of its log."""
+    """The last process of this folder's record of its log."""
 
     broker_epoch: int
     boot_id: str
@@ -72,7 +72,7 @@ class Marker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registered:
-    """What a registration did, and the catalogue as it was at a moment after it."""
+    """The outcome of a registration, and all rows of SQL at a moment after it."""
 
     cluster_id: str
     broker_epoch: int

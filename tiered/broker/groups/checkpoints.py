@@ -1,8 +1,8 @@
 """Keeps the bucket's checkpoints of consumer groups up with SQL, so that a restore finds where groups stood.
 
 Owns which slots are stale: whose groups committed, changed or came to this broker since they were last written. Each
-slot is its coordinator's to write, once in `tiered.group.checkpoint.interval.ms` however many commits there were. Must
-never be on the way of a commit: it reads SQL on a tick of its own, and what cannot be written stays stale.
+slot's coordinator writes it, once in `tiered.group.checkpoint.interval.ms` however many commits there were. Must never
+be on the way of a commit: it reads SQL on a tick of its own, and what cannot be written stays stale.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ class GroupCheckpointWriter:
         self._changed.update(slots)
 
     def slots_gained(self, slots: Iterable[int]) -> None:
-        """Nobody knows what the former holder has written of them."""
+        """It is not known what the former holder has written of them."""
         self._gained.update(slots)
 
     async def tick(self) -> None:
@@ -74,7 +74,7 @@ class GroupCheckpointWriter:
             failure: TieredError | None = None
             for slot in sorted(self._changed):
                 slot_epoch = self._slots.epochs.get(slot)
-                self._changed.discard(slot)  # What changes from here on makes it stale again.
+                self._changed.discard(slot)  # A change from here on makes it stale again.
                 if slot_epoch is None:
                     continue  # Its holder writes it, and begins with that when it gets the slot.
                 try:

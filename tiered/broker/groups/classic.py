@@ -27,7 +27,7 @@ MAX_LEAVING = 10_000
 
 
 class ClassicGroups:
-    """One for a coordinator. What a group of the other kind answers to classic members is in `consumer_classic`."""
+    """One for a coordinator. `consumer_classic` answers classic members of a group of the new protocol."""
 
     def __init__(self, coordinator: Surroundings) -> None:
         self._coordinator = coordinator
@@ -64,7 +64,7 @@ class ClassicGroups:
                 if result is not None:
                     return result
             else:
-                # Nobody needs the new protocol any more.
+                # No member needs the new protocol any more.
                 found = ClassicGroup(self._coordinator, request.group_id, generation=group.generation)
                 self._coordinator.adopt(found)
                 group.close()
@@ -118,7 +118,7 @@ class ClassicGroups:
         return answers
 
     def _existing(self, group_id: str) -> ClassicGroup | ConsumerGroup:
-        """The group in memory. One that is not there has no members: SQL need not be asked."""
+        """The group in memory. A group that is not there has no members, so SQL need not be asked."""
         self._coordinator.check_ours(group_id)
         group = self._coordinator.find(group_id)
         if group is None:

@@ -136,7 +136,7 @@ class ClassicGroup:
         member.touch()
 
     def close(self, error: TieredError | None = None) -> None:
-        """Whoever waits gets `error`, or NotCoordinator. Nothing can be asked of the group afterwards."""
+        """Waiting members get `error`, or NotCoordinator. The group answers nothing afterwards."""
         if self._rebalance.state is GroupState.DEAD:
             return
         self._rebalance.close(

@@ -1,7 +1,7 @@
 """One member of a classic group.
 
-Owns what the member said of itself, its assignment, its session and the answers that it waits for. Must never
-change its group: `classic_group` does.
+Owns the member's metadata, its assignment, its session and the answers that it waits for. Must never change its group:
+`classic_group` does.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ class ClassicMember:
         self.update(request)
 
     def update(self, request: JoinRequest) -> None:
-        """What a JoinGroup says of the member."""
+        """The fields of a member's JoinGroup."""
         self.client_id = request.client_id
         self.client_host = request.client_host
         self.protocol_type = request.protocol_type
@@ -68,7 +68,7 @@ class ClassicMember:
 
     @property
     def is_heard_of(self) -> bool:
-        """Somebody waits on a living connection: then silence is no sign of death."""
+        """The client waits on a living connection, so its silence is no sign of death."""
         return is_waiting(self.join) or is_waiting(self.sync)
 
     def touch(self) -> None:
@@ -79,7 +79,7 @@ class ClassicMember:
         return next((each.metadata for each in self.protocols if each.name == protocol_name), b"")
 
     def subscription(self) -> Subscription | None:
-        """What it wants, by the protocol that it likes best; None where this is not a consumer's metadata."""
+        """Its subscription, by the protocol that it likes best; None where this is not a consumer's metadata."""
         if self.protocol_type != consumer_protocol.PROTOCOL_TYPE:
             return None
         try:
@@ -99,7 +99,7 @@ class ClassicMember:
 
     def _ended(self, future: "asyncio.Future[JoinResult] | asyncio.Future[SyncResult]") -> None:
         if not future.cancelled():
-            future.exception()  # A refusal whose waiter went away is no bug to complain of.
+            future.exception()  # If the waiter went away, its error is not reported as a bug.
         elif future is self.join or future is self.sync:
             # Its connection has gone: from now on silence counts.
             self.touch()

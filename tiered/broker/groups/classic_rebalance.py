@@ -1,8 +1,7 @@
 """The rebalances of one classic group: its state, its generation, and the waits in which members are gathered.
 
-Owns all of that, and the roster. What a request or a time-out means in which state is decided by
-`rules.groups.group_state`; here it is done. Must never await anything: every change happens in one go, and answers are
-futures.
+Owns all of that, and the roster. `rules.groups.group_state` decides what a request or a time-out does in each state;
+this module does it. Must never await anything: every change happens in one go, and answers are futures.
 """
 
 import asyncio
@@ -52,7 +51,7 @@ class ClassicRebalance:
         return len(self.roster.members) - len(self._not_joined)
 
     def close(self, error: TieredError) -> None:
-        """Whoever waits gets `error`. Nothing can be asked of the group afterwards."""
+        """Waiting members get `error`. The group answers nothing afterwards."""
         self._become(GroupEvent.FORGOTTEN)
         self._join_wait.clear()
         self._sync_wait.clear()
@@ -109,12 +108,12 @@ class ClassicRebalance:
         self.changed(GroupEvent.MEMBER_REMOVED, f"{member_id} was silent")
 
     def pending_expired(self, member_id: str) -> None:
-        """Whoever was given this id did not come back with it."""
+        """The client that was given this id did not come back with it."""
         self.roster.drop_pending(member_id)
         self.go_on()
 
     def go_on(self) -> None:
-        """Nobody new has come: but perhaps nobody is waited for any more."""
+        """No new member has come, but perhaps no member is waited for any more."""
         if self.state is GroupState.PREPARING_REBALANCE:
             self._complete_if_all_joined()
 
@@ -255,7 +254,7 @@ class ClassicRebalance:
             member.answer_sync(self.sync_result(member))
 
     def _sync_wait_over(self) -> None:
-        """Who has not asked for its assignment by now has gone: its partitions are nobody's."""
+        """A member that has not asked for its assignment by now has left: its partitions are without an owner."""
         for member_id in list(self._not_synced):
             self.drop(self.roster.members[member_id], self.roster.unknown(member_id))
         self.changed(GroupEvent.SYNC_EXPIRED, "members did not ask for their assignments")

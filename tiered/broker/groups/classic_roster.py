@@ -74,7 +74,7 @@ class Roster:
             )
 
     def next_protocol(self) -> str:
-        """What the members vote for. There must be one."""
+        """The protocol that the members vote for. There must be one."""
         return group_state.select_protocol([member.protocol_names for member in self.members.values()])
 
     def rebalance_timeout_ms(self) -> int:
@@ -119,7 +119,7 @@ class Roster:
         member.member_id = member_id
 
     def assign(self, assignments: Mapping[str, bytes]) -> None:
-        """Who is not named gets nothing; who is named and no member is ignored."""
+        """A member that is not named gets nothing; a name that is no member is ignored."""
         before = sum(len(member.assignment) for member in self.members.values())
         after = sum(len(assignments.get(member_id, b"")) for member_id in self.members)
         self._memory.take(after - before)

@@ -153,8 +153,8 @@ class OffsetCommits:
     def submit(self, commit: GroupCommit) -> "asyncio.Future[None]":
         """Done once the offsets are stored; the commit has its place among the others at once.
 
-        Whoever cancels the future does not take the commit back. Raises CoordinatorNotAvailable when too much waits,
-        and NotCoordinator; the future CoordinatorNotAvailable (SQL is away), NotCoordinator or IllegalGeneration.
+        To cancel the future does not take the commit back. Raises CoordinatorNotAvailable when too much waits, and
+        NotCoordinator; the future CoordinatorNotAvailable (SQL is away), NotCoordinator or IllegalGeneration.
         """
         if self._stopped:
             raise NotCoordinator("the broker is stopping: find the group's coordinator again")
@@ -215,7 +215,7 @@ class OffsetCommits:
     async def exclusively(
         self, slots: Collection[int], change: Callable[[Connection], T], *, check: Callable[[], None] | None = None
     ) -> T:
-        """What `change(conn)` returns, after every commit before now and before every one after it.
+        """The result of `change(conn)`, which runs after every commit before now and before every later one.
 
         It runs in one transaction that holds the slots. `check` is called when nothing is waited for any more: it
         decides by what is true then, and may raise. Raises CoordinatorNotAvailable or NotCoordinator.
@@ -241,7 +241,7 @@ class OffsetCommits:
     async def _write_for_ever(self) -> None:
         while True:
             await self._something.wait()
-            # Whoever commits in these milliseconds shares the transaction.
+            # Commits that come in these milliseconds share the transaction.
             await asyncio.sleep(self._context.settings.groups.tiered_offset_commit_linger_ms / 1000.0)
             async with self._turn:
                 try:
@@ -376,7 +376,7 @@ class OffsetCommits:
         self._offsets_topic.slots_changed(slots)
 
     def _coordinator(self) -> WritingCoordinator:
-        """Who writes next."""
+        """The registration and epochs under which the next batch is written."""
         self._commit_number += 1
         return WritingCoordinator(
             broker_id=self._context.broker_id,
@@ -396,11 +396,11 @@ def _of_others(rows: Mapping[str, GroupRow], slots: Collection[int]) -> dict[str
 
 def _fail(waiting: _WaitingState, error: TieredError) -> None:
     if not waiting.done.done():
-        # Each waiter raises an error of its own: a shared one would gather everybody's traceback.
+        # Each waiter raises an error of its own: a shared one would gather all of their tracebacks.
         waiting.done.set_exception(type(error)(*error.args))
 
 
 def _retrieve(done: "asyncio.Future[None]") -> None:
-    """A failure whose waiter went away is no bug to complain of."""
+    """If the waiter went away, its error is not reported as a bug."""
     if not done.cancelled():
         done.exception()

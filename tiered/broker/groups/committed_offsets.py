@@ -121,7 +121,7 @@ class CommittedOffsets:
     # Groups
 
     async def load_group(self, group_id: str) -> GroupRow | None:
-        """What SQL knows of the group, or is about to. Raises CoordinatorNotAvailable."""
+        """The group as SQL has it, or is about to have it. Raises CoordinatorNotAvailable."""
         await self.commits.settled(group_id)
         due = self.commits.due(group_id)
         return due or await self._read(lambda conn: groups.load(conn, group_id))

@@ -52,7 +52,7 @@ class ConsumerGroups:
         config = self._coordinator.resource_configs.group(stored.group_id)
         heard_at_ms = self._heard_at_ms.get(slot)
         wait_ms = 0.0
-        # Who is heard of first may be one of many members of the coordinator before; after a session they are gone.
+        # A new coordinator hears of members one by one; after a session, silent members are gone.
         if heard_at_ms is not None and (
             heard_at_ms <= self._gained_at_ms.get(slot, heard_at_ms) + config.consumer_session_timeout_ms
         ):

@@ -1,8 +1,8 @@
 """One KIP-848 group: its members' requests and time-outs.
 
-Owns the group's timers and its share of memory. What happens to members and partitions is decided by
-`rules.groups.consumer_group`; here it is done. Must never await anything: every request is one change, and is answered
-at once. Members of the classic protocol are in `consumer_classic`.
+Owns the group's timers and its share of memory. `rules.groups.consumer_group` decides what happens to members and
+partitions; this module does it. Must never await anything: every request is one change, and is answered at once.
+Members of the classic protocol are in `consumer_classic`.
 """
 
 import logging
@@ -31,7 +31,7 @@ MISSING_AFTER_HEARTBEATS = 1.5
 PAUSE_PER_TARGET = 10
 """After a target that took long to make, the next one is made this many times as long later."""
 QUICK_TARGET_MS = 5.0
-# What a name costs besides its characters, and a partition in targets, assignments and owners.
+# The cost of a name besides its characters, and of a partition in targets, assignments and owners.
 _NAME_BYTES, _PARTITION_BYTES = 60, 150
 
 

@@ -55,7 +55,7 @@ class MemberTimers:
             known[1].clear()
 
     def forget(self, member_id: str) -> None:
-        """It is no member any more."""
+        """The member has left."""
         self.met(member_id)
         self._heard_ms.pop(member_id, None)
         session = self._sessions.pop(member_id, None)

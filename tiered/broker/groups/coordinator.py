@@ -57,7 +57,7 @@ FORGET_INTERVAL_MS = 60_000
 
 @dataclass(slots=True)
 class _LoadingState:
-    """Of a group that is being read, and who waits for it."""
+    """A group that is being read, and the requests that wait for it."""
 
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     asking: int = 0
@@ -137,7 +137,7 @@ class GroupCoordinator:
         self._serving = True
 
     def begin_stop(self) -> None:
-        """Answers everybody who waits; from here on members are sent to look for their coordinator again."""
+        """Answers all waiting members. From here on members are sent to look for their coordinator again."""
         self._serving = False
         self._worker.cancel()
         for group in self._groups.values():
@@ -153,10 +153,10 @@ class GroupCoordinator:
     # Slots
 
     def slots_changed(self, rows: Iterable[SlotRow]) -> None:
-        """Who holds slots now, as the feed or a transaction of this broker's says. Repeating it changes nothing.
+        """Takes the holders of slots, as the feed or a transaction of this broker's says. Repeating it changes nothing.
 
-        Groups of slots that went are closed: members that wait, and commits, hear NotCoordinator. Groups of
-        slots that came are loaded when they are asked for.
+        Groups of lost slots are closed: waiting members and commits get NotCoordinator. Groups of slots that came are
+        loaded when they are asked for.
         """
         lost, gained = self.slots.learn(
             rows, broker_id=self.context.broker_id, broker_epoch=self.context.state.broker_epoch
@@ -212,7 +212,7 @@ class GroupCoordinator:
     async def hand_over(self) -> int | None:
         """The number of the change that gave this broker's slots to the others in service; None where there are none.
 
-        What waits is written first. Members are answered here until the feed brings the change: then they hear
+        Waiting commits are written first. Members are answered here until the feed brings the change: then they get
         NotCoordinator, and FindCoordinator names the new one. Raises CoordinatorNotAvailable.
         """
         return (await self.offsets.commits.hand_over()).change_number
@@ -242,9 +242,9 @@ class GroupCoordinator:
     async def load(self, group_id: str) -> Group | None:
         """The group, read from SQL if it is not in memory; None when neither knows it.
 
-        Those who ask meanwhile go on in their order: or of two commits the older one might be stored last. Raises
+        Requests that wait for it go on in their order, or of two commits the older might be stored last. Raises
         CoordinatorNotAvailable while SQL is away and the group is not in memory, NotCoordinator when another broker
-        got it or this one stopped meanwhile.
+        gets it or this one stops meanwhile.
         """
         loading = self._loading.get(group_id)
         if loading is None:
@@ -267,7 +267,7 @@ class GroupCoordinator:
         self.check_ours(group_id)
         if self.slots.tenure(self.slot(group_id)) != tenure:
             raise CoordinatorLoading(f"group {group_id} was coordinated elsewhere for a moment; ask again")
-        # Whoever makes a new group does not wait for its turn here.
+        # A request that makes a new group does not wait for its turn here.
         group = self._groups.get(group_id)
         if group is not None or stored is None:
             return group

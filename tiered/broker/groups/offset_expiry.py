@@ -1,4 +1,4 @@
-"""When committed offsets go: `offsets.retention.minutes` after nobody could need them any more.
+"""Expires committed offsets: `offsets.retention.minutes` after the last moment at which a group could need them.
 
 Owns the periodic look and its order. What expires, as in Kafka since KIP-211 and KIP-496: all offsets of a
 group that long after its last member left; those of a group that never had members, and of topics that a

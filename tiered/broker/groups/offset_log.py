@@ -23,14 +23,14 @@ _MAX_DELTA = 2**31 - 1
 
 
 class LoggedValue(NamedTuple):
-    """What a key stands for, None once it is gone, and since when."""
+    """The value of a key, None once it is gone, and since when."""
 
     value: bytes | None
     timestamp_ms: int
 
 
 class OffsetLog:
-    """Begins empty, and at `start_offset`: above every offset that was ever told of the partition."""
+    """Begins empty, and at `start_offset`: above every offset that a reader was ever told."""
 
     def __init__(self, start_offset: int) -> None:
         self.end_offset = start_offset

@@ -1,8 +1,8 @@
 """`__consumer_offsets` as others read it: a view of the offsets in SQL, for lag exporters that know nothing else.
 
 Owns a log in memory for each partition that somebody reads, which its coordinator keeps up with SQL. Must never be on
-the way of a commit: it is told which slots changed, and reads them on a tick of its own. What was committed several
-times between two ticks is told once, as a compacted log would.
+the way of a commit: it is told which slots changed, and reads them on a tick of its own. Of several commits between two
+ticks the log has the last, as a compacted log would.
 
 Offsets never go back: a log begins at 2**32 times its slot's tenure, which grows whenever the slot gets a holder.
 Whoever comes with an offset of an earlier tenure goes on with the first record of this one, which tells all anew.
@@ -137,7 +137,7 @@ class OffsetsTopic:
                 self._read[slot].is_stale = True
 
     def slots_lost(self, slots: Collection[int]) -> None:
-        """Whoever reads their partitions looks for another leader."""
+        """Readers of these partitions look for another leader."""
         for slot in self._read.keys() & set(slots):
             self._forget(self._read[slot])
 
@@ -186,7 +186,7 @@ class OffsetsTopic:
             self._memory.take(needed, share=MEMORY_SHARE)
             partition.log.append(some)
             self._ends[partition.index] = partition.log.end_offset
-            # What was superseded is free again.
+            # The memory of superseded records is free again.
             self._memory.take(partition.log.size_bytes - partition.taken_bytes - needed)
             partition.taken_bytes = partition.log.size_bytes
             partition.waiters.wake()

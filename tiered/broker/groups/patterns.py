@@ -20,7 +20,7 @@ MAX_PATTERNS = 1000
 """Of all groups together."""
 REGEX_BYTES = 1 << 20
 """What RE2 may take for one pattern. Its binding keeps at most 128 compiled."""
-# What a pattern takes, and a reference to a name in its set.
+# The memory that a pattern takes, and a reference to a name in its set.
 _PATTERN_BYTES, _NAME_BYTES = 2_000, 40
 
 _options: Any = re2.Options()
@@ -74,7 +74,7 @@ class Patterns:
             )
 
     def matches(self, pattern: str, names: frozenset[str]) -> frozenset[str]:
-        """Those of `names` that a learnt pattern matches as a whole. Only new names are looked at."""
+        """The names in `names` that a learnt pattern matches as a whole. Only new names are looked at."""
         known = self._known.get(pattern)
         if known is None:
             return frozenset()
@@ -87,7 +87,7 @@ class Patterns:
 
 
 class _Matches:
-    """What one pattern matched among `names`."""
+    """The names in `names` that one pattern matched."""
 
     __slots__ = ("matched", "names", "size_bytes")
 

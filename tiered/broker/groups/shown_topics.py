@@ -1,8 +1,8 @@
-"""Which of the topics that a pattern matches its subscriber gets: those that it may describe.
+"""The topics that a subscriber by pattern gets: matching topics that it may describe.
 
-Owns what was found out of that, for each pattern and who sent it. Rights are asked for in turns, with the heartbeats
-of that member, for there may be many topics. Must never show a topic before its right was looked at: until then a new
-topic is not among them.
+Owns the results, for each pattern and its principal. Rights are asked for in turns, with the heartbeats of that member,
+for there may be many topics. Must never show a topic before the right to it was checked: until then a new topic is not
+among them.
 """
 
 from collections import Counter
@@ -24,7 +24,7 @@ _ENTRY_BYTES, _NAME_BYTES = 500, 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shown:
-    """What was `allowed` of `matched` by this version of the rules."""
+    """The topics in `matched` that were `allowed` by this version of the rules."""
 
     rules: int
     matched: frozenset[str]
@@ -74,7 +74,7 @@ class ShownTopics:
         self._put(pattern, _Shown(rules=rules, matched=matched, allowed=allowed))
 
     def of(self, pattern: Pattern, matched: frozenset[str]) -> frozenset[str]:
-        """Those of `matched` that are shown, as far as was looked."""
+        """The topics in `matched` that are shown, as far as rights were checked."""
         if not self._access.is_on:
             return matched
         known = self._known.get(pattern)

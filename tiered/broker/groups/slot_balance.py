@@ -29,7 +29,7 @@ LOOK_AGAIN_MS = 10_000.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Seen:
-    """What decides whether slots should move."""
+    """The facts that decide whether slots should move."""
 
     live: Mapping[int, int]
     holders: Mapping[int, int | None]
@@ -84,7 +84,7 @@ class SlotBalance:
                 # A tick boundary: the controller's next look begins anew.
                 log.exception("moving slots of groups failed in an unforeseen way")
                 continue
-            # Whoever hangs in a write holds up its own slots alone; then it is waited for.
+            # A coordinator that hangs in a write delays its own slots alone; then it is waited for.
             self._may_wait = moved.has_waiting
             if moved.has_waiting:
                 self._in_vain = None

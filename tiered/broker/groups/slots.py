@@ -1,7 +1,7 @@
-"""Which slots this broker holds, by what it has heard last: from its own transactions or from the feed.
+"""The slots that this broker holds, by its latest news of them: from its own transactions or from the feed.
 
-Owns the newest row of each slot, and the epochs under which this broker may write. Must never decide who should
-hold a slot, nor be right: SQL looks again with every write. What comes late changes nothing, for epochs only rise.
+Owns the newest row of each slot, and the epochs under which this broker may write. Must never decide who should hold a
+slot, nor be right: SQL looks again with every write. News that comes late changes nothing, for epochs only rise.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,7 +22,7 @@ class HeldSlots:
         """Of the slots that this broker holds. Replaced when they change: whoever kept it has what was."""
 
     def learn(self, rows: Iterable[SlotRow], *, broker_id: int, broker_epoch: int) -> tuple[set[int], set[int]]:
-        """(lost, gained) by this registration. What went away and came back meanwhile is in both."""
+        """(lost, gained) by this registration. A slot that went away and came back meanwhile is in both."""
         lost: set[int] = set()
         gained: set[int] = set()
         for row in rows:

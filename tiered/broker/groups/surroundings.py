@@ -1,4 +1,4 @@
-"""What a group, and the ways to ask for one, see of their coordinator.
+"""The coordinator, as a group and the modules that find a group see it.
 
 Owns the names alone: with them the groups stand below the coordinator that makes them.
 """

@@ -1,8 +1,8 @@
 """A group changes its protocol while its members go on: classic to KIP-848 with the first new member, and back
 with the last. Kafka calls it `group.consumer.migration.policy=bidirectional`.
 
-Owns the two conversions. Nobody loses a partition by them: what a member had, it has, until a rebalance that
-follows takes it away in the usual way. Must never await anything.
+Owns the two conversions. No member loses a partition by them: it keeps its partitions until a later rebalance takes
+them away in the usual way. Must never await anything.
 """
 
 from tiered.broker.groups.classic_group import ClassicGroup

@@ -1,6 +1,6 @@
-"""What was set at run time for consumer groups and clients' metrics, as the feed brought it.
+"""Configs of consumer groups and of subscriptions to clients' metrics, as the feed brought them.
 
-Owns the stored texts in memory, and the parsed configs of groups. Must never be changed by anybody but `feed`.
+Owns the stored texts in memory, and the parsed configs of groups. Must never be changed but by `feed`.
 """
 
 from collections.abc import Callable, Mapping

@@ -43,7 +43,7 @@ async def acknowledged(
 
 
 def not_in_time(partition: Partition, timeout_ms: float) -> TieredError:
-    """What a producer is told whose batch the followers did not take within `timeout_ms`: it may be committed later."""
+    """The error for a producer whose batch the followers did not fetch within `timeout_ms`. It may commit later."""
     if partition.is_under_min_isr:
         return NotEnoughReplicasAfterAppend(
             f"{partition.name}: fewer in-sync replicas are left than min.insync.replicas="

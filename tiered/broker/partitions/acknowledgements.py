@@ -40,7 +40,7 @@ class Commit:
 
 
 class Acknowledgements:
-    """Those who wait for one partition's high watermark to reach a certain offset."""
+    """Produce requests that wait for one partition's high watermark to reach a certain offset."""
 
     __slots__ = ("_gone", "_order", "_waiting")
 
@@ -61,7 +61,7 @@ class Acknowledgements:
         return commit
 
     def leave(self, commit: Commit) -> None:
-        """Nobody waits any more, unless the wait is over anyway."""
+        """The caller does not wait any more, unless the wait is over anyway."""
         if commit.is_over:
             return
         commit.forget()

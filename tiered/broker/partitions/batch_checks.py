@@ -1,4 +1,4 @@
-"""What a produced batch must be like to be stored: by its header alone, except where a topic is compacted.
+"""The checks of a produced batch before it is stored: by its header alone, except where a topic is compacted.
 
 Owns those checks and the names of codecs. Must never look at a value, nor know a partition's state.
 """

@@ -10,7 +10,7 @@ from functools import partial
 
 
 class Waiters:
-    """Those who wait for one partition's high watermark (or leadership) to change."""
+    """Fetches that wait for one partition's high watermark (or leadership) to change."""
 
     __slots__ = ("_watches", "changes")
 

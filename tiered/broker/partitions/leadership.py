@@ -1,4 +1,4 @@
-"""What the leader of one partition knows in one leader epoch: its ISR, an open change of it, its followers.
+"""The leader's state of one partition in one leader epoch: its ISR, a pending change of it, its followers.
 
 Owns that state from the election to the next one; nothing of it is ever carried over, so that fetches of another
 leader epoch cannot count (R8). Must never talk to SQL (`isr_changes` does) nor to the log (`partition` does).
@@ -88,7 +88,7 @@ class Leadership:
         broker_id = follower.broker_id
         before = self._fetched.get(broker_id)
         if before is not None and before.broker_epoch > follower.broker_epoch:
-            return  # A question that an earlier process of that broker left on its way.
+            return  # A Fetch that an earlier process of that broker sent.
         if before is None or before.broker_epoch != follower.broker_epoch:
             self._seen.pop(broker_id, None)
             self._caught_up_ms.pop(broker_id, None)
@@ -122,7 +122,7 @@ class Leadership:
         )
 
     def may_join(self, follower: InSyncReplica, high_watermark: int) -> bool:
-        """Whether the follower is no member yet and has all that it needs to become one (rule 5)."""
+        """Whether the follower is not in the ISR yet and may join it (rule 5)."""
         if follower in self.committed or follower.broker_id not in self.replicas:
             return False
         known = self._fetched.get(follower.broker_id)

@@ -51,7 +51,7 @@ NOBODY = -1
 
 
 class Role(Enum):
-    """What this broker is to the partition now."""
+    """This broker's role for the partition now."""
 
     NONE = auto()
     """Nobody leads it, or not as this broker knows it."""
@@ -208,7 +208,7 @@ class Partition:
         if leadership.pending is not None and row.partition_epoch > leadership.pending_since_epoch:
             leadership.settle()
         if is_new:
-            # Who is elected has everything that was committed, and so all that is in the store.
+            # An elected leader has every committed record, and so all that is in the store.
             self.high_watermark = max(self.high_watermark, min(self.cold_end_offset, self.log.log_end_offset))
             if leadership.is_sole:  # Whatever the only member of the ISR has is committed.
                 self.high_watermark = max(self.high_watermark, self.log.log_end_offset)
@@ -471,13 +471,13 @@ class Partition:
         return self._plan(offset, self.last_stable_offset if committed_only else self.high_watermark)
 
     def outside(self, plan: read_plan.OutsideLog) -> TieredError:
-        """What a consumer is told that asks for such an offset."""
+        """The error for a consumer that asks for such an offset."""
         return OffsetOutOfRange(
             f"{self.name}: offset {plan.offset} is not in {plan.log_start_offset} to {plan.log_end_offset}"
         )
 
     def bounds_of_refusal(self) -> tuple[int, int]:
-        """(log start offset, end) beside an error in an answer to Fetch: nothing is said of them."""
+        """(log start offset, end) beside an error in an answer to Fetch: both unknown."""
         return -1, -1
 
     def plan_replica_read(self, offset: int) -> read_plan.Plan:
@@ -572,7 +572,7 @@ class Partition:
         self.log.restore_leader_epochs(leader_epochs)
 
     def stop(self) -> None:
-        """Takes no more writes and wakes everyone who waits. Who waits for followers goes on waiting for them."""
+        """Takes no more writes and wakes all waiting fetches. Producers that wait for followers go on waiting."""
         self.closed = True
         self.waiters.wake()
         self.growth.wake()

@@ -1,4 +1,4 @@
-"""What a leader sent, checked batch by batch, cut into runs that a follower writes with one call each.
+"""A leader's batches, checked one by one, and cut into runs that a follower writes with one call each.
 
 Owns the checks: shape, CRC, offsets without a gap, epochs that do not go back. Must never look at a record, nor
 change a byte: a follower's log is the leader's, bit for bit (R4), until either of them is compacted. Only of an empty

@@ -1,1 +1,1 @@
-"""What people ask for over HTTP and the console: records, positions, lag, cost, reports."""
+"""Answers to people, over HTTP and in the console: records, positions, lag, cost, reports."""

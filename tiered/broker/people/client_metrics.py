@@ -45,7 +45,7 @@ Key = tuple[str, Labels]
 
 
 class Outcome(Enum):
-    """What became of a request."""
+    """The outcome of a request."""
 
     TAKEN = auto()
     INVALID = auto()
@@ -58,7 +58,7 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsSubscription:
-    """What one client is asked for. `metrics` are beginnings of names, none of them no metric."""
+    """The subscription of one client. `metrics` are beginnings of names; an empty list means no metric."""
 
     subscription_id: int
     metrics: tuple[str, ...]
@@ -114,14 +114,14 @@ class ClientMetrics:
         return any(kind == Kind.CLIENT_METRICS for kind, _ in self._configs.stored)
 
     def clients(self) -> tuple[ClientState, ...]:
-        """Those that are heard of, with their numbers."""
+        """The clients that push now, with their numbers."""
         self._forget_silent()
         return tuple(self._clients.values())
 
     def subscribe(
         self, instance_id: UUID | None, facts: Mapping[str, str]
     ) -> tuple[Outcome, UUID, MetricsSubscription]:
-        """What the client is to push from now on; without an id it gets one."""
+        """The subscription that the client is to push from now on; a client without an id gets one."""
         client = self._client(new_uuid() if instance_id is None or instance_id in _RESERVED else instance_id, facts)
         now_ms, interval_ms = self._clock.monotonic_ms(), client.subscription.interval_ms
         last_ms = max((each for each in (client.asked_ms, client.pushed_ms) if each is not None), default=None)
@@ -222,7 +222,7 @@ class ClientMetrics:
         prefixes = sorted({prefix for each in matching for prefix in each.metrics})
         metrics = (ALL,) if ALL in prefixes else tuple(prefixes)
         interval_ms = min((each.interval_ms for each in matching), default=DEFAULT_INTERVAL_MS)
-        # An id for what is asked for, and of whom: another client's would be refused.
+        # An id of the subscription and its client: another client's would be refused.
         number = crc32(f"{instance_id} {interval_ms} {metrics}".encode()) & 0x7FFF_FFFF
         return MetricsSubscription(subscription_id=number, metrics=metrics, interval_ms=interval_ms)
 
@@ -271,7 +271,7 @@ def _matches(subscription: ClientMetricsConfig, facts: Mapping[str, str]) -> boo
 
 
 def _numbers(compression: int, data: bytes, wanted: tuple[str, ...]) -> list[tuple[Key, Point]]:
-    """What was asked for of what was pushed, under the names that it is shown by."""
+    """The pushed metrics that the subscription asks for, under the names that they are shown by."""
     points = decode_metrics(decompress(compression, data, max_bytes=MAX_BYTES) if compression else data)
     return [
         ((_shown_name(each.name), _shown_labels(each.attributes)), each)
@@ -285,7 +285,7 @@ def _shown_name(name: str) -> str:
 
 
 def _shown_labels(attributes: Labels) -> Labels:
-    """Each once, spelled as a label of Prometheus can be. Who the client is, it cannot say itself."""
+    """Each once, spelled as a label of Prometheus can be. A client cannot choose its identity."""
     found: dict[str, str] = {}
     for key, value in attributes:
         label = _ODD.sub("_", key).strip("_")

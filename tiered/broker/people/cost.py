@@ -1,9 +1,8 @@
-"""What the topics cost, by the prices that the broker was told: bytes from SQL, prices from the settings.
+"""The cost of topics, by the prices in the broker's settings: bytes from SQL, prices from the settings.
 
-Owns the arithmetic. What is on this broker's own disk it knows better than its last report to SQL, so that the same
-size is told everywhere; what others hold is as old as their reports. An estimate for people: requests that read,
-traffic and the brokers themselves are not in it, and the requests of uploads go by the average size of a topic's
-objects.
+Owns the arithmetic. The size of this broker's own disk is newer than its last report to SQL, so that every page shows
+the same; sizes of other brokers are as old as their reports. An estimate for people: requests that read, traffic and
+the brokers themselves are not in it, and the requests of uploads go by the average size of a topic's objects.
 """
 
 from collections import Counter

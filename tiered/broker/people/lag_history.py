@@ -89,7 +89,7 @@ class LagRings:
             if group_id not in self._rings:
                 has_room = has_room and self._make_room()
                 if not has_room:
-                    continue  # Those that have a ring come after it, too.
+                    continue  # Groups that have a ring come after it, too.
                 self._rings[group_id] = array("q", [_UNKNOWN] * self._samples)
             self._rings[group_id][index] = lag
 

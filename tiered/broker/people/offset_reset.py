@@ -33,10 +33,10 @@ class OffsetChange:
 
 
 class LeadersLogs(Protocol):
-    """What the leaders of partitions know, wherever they are. Raises Retriable when one does not answer."""
+    """The logs of partitions, from their leaders, wherever these are. Raises Retriable when one does not answer."""
 
     async def bounds(self, topic: Topic, number: int) -> LogBounds:
-        """What the partition's log holds now."""
+        """The offsets that the partition's log holds now."""
 
     async def offset_for_timestamp(self, topic: Topic, number: int, timestamp_ms: int) -> int | None:
         """The first offset whose record is not older; None when all are."""
@@ -52,10 +52,10 @@ async def reset_offsets(
     dry_run: bool,
     logs: LeadersLogs,
 ) -> list[OffsetChange]:
-    """What was changed (or would be), by partition; `numbers` None means all of them.
+    """The changes that were made (or would be), by partition; `numbers` None means all of them.
 
-    Raises GroupNotFound, GroupNotEmpty, UnknownTopicOrPartition, CoordinatorNotAvailable, and what
-    `logs` raises; then nothing was changed.
+    Raises GroupNotFound, GroupNotEmpty, UnknownTopicOrPartition, CoordinatorNotAvailable, and the errors of `logs`;
+    then nothing was changed.
     """
     if topic.is_internal:
         raise InvalidRequest(f"topic {topic.name} is internal: nobody reads it, so there is no offset to reset")

@@ -19,7 +19,7 @@ READ_DEADLINE_MS = 4_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """What consumers may read of a partition: from `log_start_offset` up to `high_watermark`."""
+    """The offsets of a partition that consumers may read: from `log_start_offset` up to `high_watermark`."""
 
     log_start_offset: int
     high_watermark: int

@@ -19,7 +19,7 @@ from tiered.runtime import BlockingPool, Clock
 
 DECODE_THREADS = 2
 MAX_WAITING_READS = 200
-# What one read of a tier asks for. A batch that is larger is read whole.
+# The largest read of a tier. A batch that is larger is read whole.
 READ_BYTES = 256 << 10
 MAX_DECOMPRESSED_BYTES = 32 << 20
 # How often the clock is looked at within a batch.

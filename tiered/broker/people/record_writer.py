@@ -39,7 +39,7 @@ class NewRecord:
 
     @property
     def size_bytes(self) -> int:
-        """What it takes in a batch, at most."""
+        """The most that the record takes in a batch."""
         headers = sum(10 + 4 * len(name) + len(value or b"") for name, value in self.headers)
         return RECORD_OVERHEAD_BYTES + len(self.key or b"") + len(self.value or b"") + headers
 
@@ -70,7 +70,7 @@ class RecordWriter:
         self._keyless = -1
 
     async def write(self, topic: Topic, records: Sequence[NewRecord]) -> list[WrittenRecord | TieredError]:
-        """What became of each record, in their order: each succeeds or fails for itself.
+        """The outcome of each record, in their order: each succeeds or fails alone.
 
         Records of one partition share a batch; when it is refused they are tried one by one, so that one bad
         record spares the others. Raises InvalidTopic for an internal topic.
@@ -90,8 +90,8 @@ class RecordWriter:
         found: list[_Batch] = []
         open_: dict[int, tuple[_Batch, int]] = {}
         count = max(1, topic.partition_count)
-        # One partition for all that come together: a batch each would cost more than it spreads. One that is led
-        # here, if there is any: nobody has to be asked.
+        # One partition for all that come together: a batch each would cost more than it spreads. A partition that is
+        # led here, if there is one: it needs no other broker.
         led = [each.topic_partition.partition for each in topic.partitions if each.leadership is not None]
         self._keyless = next_partition(self._keyless, len(led) or count)
         keyless = led[self._keyless] if led else self._keyless

@@ -23,7 +23,7 @@ from tiered.rules.partition import read_plan
 # Each event names a position in every partition, so there is a bound to how many there may be.
 MAX_PARTITIONS = 100
 PAGE = Limits(max_records=500, max_bytes=128 << 10, max_ms=200.0)
-# Nobody is woken by a new partition, or by a topic that goes without one of its partitions being followed.
+# No event announces a new partition, or that a topic goes without one of its partitions being followed.
 LOOK_MS = 1_000.0
 # After a wake-up: so that a busy topic is read in pages and not record by record.
 GATHER_MS = 10.0
@@ -50,7 +50,7 @@ class TailRecords:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Behind:
-    """What the listener must know besides records. `reason` is one of
+    """News for the listener besides records. `reason` is one of
 
     deleted (retention or DeleteRecords was faster), truncated (the log ends below the position), undecodable,
     slow (the listener is; nothing is lost unless `skipped`), unavailable (read later), cut_off (it ends here).
@@ -120,7 +120,7 @@ class LocalTopicTail:
         self._rest_until_ms: dict[int, float] = {}
 
     async def next(self, timeout_ms: float) -> Event | None:
-        """What comes next; None when there is nothing for `timeout_ms`, though `positions` may have moved."""
+        """The next item; None when there is none for `timeout_ms`, though `positions` may have moved."""
         clock = self._context.clock
         deadline_ms = clock.monotonic_ms() + timeout_ms
         while True:
@@ -166,7 +166,7 @@ class LocalTopicTail:
         partition, offset = topic.hosted(number), self.positions[number]
         if partition is None or offset < self._end_offset(topic, number):
             return True
-        # What the listener has seen is committed. A new leader hears so from its followers, a follower from its
+        # All that the listener has seen is committed. A new leader hears so from its followers, a follower from its
         # leader; only a leader knows that its log ends below.
         return partition.leadership is not None and offset > partition.log.log_end_offset
 

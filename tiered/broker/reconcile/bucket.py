@@ -1,8 +1,8 @@
-"""The catalogue compared with the bucket: is every committed object there, and does the catalogue know every object.
+"""The metadata store compared with the bucket: is every committed object there, and is every object known.
 
-Owns how far the turn through the partitions is, and the requests of a round. What a page seems to lack is asked for by
-name, and its row looked at once more, before anybody is told. Deletes one thing: an object whose row says that it was
-deleted. Must never do so without that row, and never take the store's silence for an answer.
+Owns how far the turn through the partitions is, and the requests of a round. An object that a listing seems to lack is
+asked for by name, and its row read again, before it is reported. Deletes one thing: an object whose row says that it
+was deleted. Must never do so without that row, and never take the store's silence for an answer.
 """
 
 import logging
@@ -40,7 +40,7 @@ _RESTART = "restart this broker, and report it as a bug"
 
 
 class RequestBudget:
-    """What is left of a round's requests."""
+    """The rest of a round's requests."""
 
     def __init__(self, wanted: int) -> None:
         self.left = wanted
@@ -141,7 +141,7 @@ class BucketComparison:
     async def _examine(
         self, partition: Partition, found: Comparison, rows: Sequence[SegmentRow], requests: RequestBudget
     ) -> tuple[list[Finding], int | None]:
-        """What is wrong for certain, and where the page ends now: before what there was no request left for."""
+        """The certain differences, and where the page ends now: before objects for which no request was left."""
         end = found.end_offset
         lost: dict[UUID, Finding] = {}
         for row in sorted((*found.missing, *found.other_size), key=lambda each: each.base_offset):

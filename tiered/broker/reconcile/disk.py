@@ -1,7 +1,7 @@
-"""Local files compared with the open logs, and what is due for its upload with what the store has.
+"""Local files compared with the open logs, and due uploads with the objects in the store.
 
-Owns how far the turn through the folders is. What a first look finds is looked at once more a moment later, because a
-log that rolls or deletes is between two states. Must never remove a file: what nobody uses is told, and left.
+Owns how far the turn through the folders is. A first finding is checked again a moment later, because a log that rolls
+or deletes is between two states. Must never remove a file: an unused one is reported, and left.
 """
 
 import asyncio

@@ -22,7 +22,7 @@ MAX_LINES_A_ROUND = 20
 
 
 class FindingKind(StrEnum):
-    """What is wrong. The words are part of the metrics and of the API."""
+    """The kind of difference. The words are part of the metrics and of the API."""
 
     MISSING = "missing"
     """The store has no object where the catalogue says that there is one."""
@@ -95,7 +95,7 @@ class Finding:
 
 
 def kind_of(fault: FaultKind) -> FindingKind:
-    """What a verifier's fault is here."""
+    """A verifier's fault as a finding."""
     return _OF_FAULTS.get(fault, FindingKind.DAMAGED)
 
 
@@ -123,7 +123,7 @@ class Findings:
         return {kind.value: counts[kind] for kind in FindingKind}
 
     def first_lost_offset(self, where: TopicPartition) -> int | None:
-        """From where on the store lacks records of that partition; None where it is not known to lack any."""
+        """The first offset of the partition that the store is known to lack; None where it lacks none."""
         found = self._found.get(where, {}).values()
         return min((each.first_offset for each in found if each.kind in LOST), default=None)
 

@@ -1,8 +1,8 @@
 """Reconcile and scrub of one broker: their rounds, one at a time, for the partitions that it leads, so that a cluster
-looks at everything once; its own folders each broker looks at itself.
+looks at everything once; each broker looks at its own folders itself.
 
-Owns the task, its thread and the list of findings. What is wrong is decided by `rules.segments.reconcile`. Must never
-delete anything but what SQL says was deleted, and never hold up a request: one thread, a bound on requests and bytes.
+Owns the task, its thread and the list of findings. `rules.segments.reconcile` decides what is wrong. Must never delete
+an object unless SQL says that it was deleted, and never hold up a request: one thread, a bound on requests and bytes.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ class Reconciler:
         self._pool.close(wait=False)
 
     async def round(self) -> None:
-        """One round of everything. What SQL, the store or the disk refuse goes on in the next one."""
+        """One round of everything. Work that SQL, the store or the disk refuses goes on in the next round."""
         requests = RequestBudget(self._context.settings.reconcile.tiered_reconcile_max_requests)
         self.findings.begin_round()
         self.findings.forget(self._is_gone)

@@ -1,9 +1,9 @@
-"""The store read, a little all the time, to see whether it still holds what was uploaded: every chunk once in a period.
+"""Reads the store, a little all the time, to check that uploaded chunks are still whole: every chunk once in a period.
 
 Owns where the turn through the segments is, how much may be read now, and the file that keeps the place over restarts.
-In a file of this broker and not in SQL, because it is worth nothing to anybody else: whoever leads a partition next has
-a turn of its own, a lost file costs reading some chunks again, and SQL is spared a write for each part. Must never
-write to the store, and never call damaged what could not be read.
+In a file of this broker and not in SQL, because it is worth nothing to other brokers: the partition's next leader has a
+turn of its own, a lost file costs reading some chunks again, and SQL is spared a write for each part. Must never write
+to the store, and never call damaged what could not be read.
 """
 
 import asyncio

@@ -75,7 +75,7 @@ class FollowerAnswers:
         self._topics = topics
 
     def look(self, asked: FetchRequest, *, is_first: bool) -> FollowerFetchLook:
-        """What there is now. The first look at a question also takes over what it says of the follower."""
+        """The records that there are now. The first look at a Fetch also notes the follower's state."""
         follower = InSyncReplica(asked.replica_id, asked.replica_epoch)
         refusal = self.refusal(asked)
         budget = asked.max_bytes
@@ -216,7 +216,7 @@ class FollowerWait:
         self._watch.begin(wake)
 
     def found(self, *, is_last: bool) -> FollowerFetchLook | None:
-        """What there is now, when it is enough or the follower's patience is over; otherwise the wait goes on."""
+        """The records that there are, when they are enough or the follower's wait is over; else the wait goes on."""
         self._watch.end()
         found = self._answers.look(self._asked, is_first=False)
         if is_last or self._answers.is_enough(found, self._asked):

@@ -1,7 +1,7 @@
-"""What a follower does when it cannot simply go on from where its log ends: cut it, or begin anew.
+"""Repairs the log of a follower that cannot go on from its end: truncates it, or begins it anew.
 
 Owns the order of those steps, all of them in a thread while rows of the partition wait. Must never cut by a high
-watermark, only where epochs part (rule 6).
+watermark, only where epochs diverge (rule 6).
 """
 
 import asyncio
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 class CatchUp:
-    """Those steps, for one broker. `rows_applied` is told of a partition whose rows had to wait meanwhile."""
+    """The repairs of one broker. `rows_applied` is called for a partition whose rows had to wait meanwhile."""
 
     def __init__(
         self,
@@ -56,8 +56,8 @@ class CatchUp:
         await self._in_thread(partition, cut)
 
     async def begin_after_cold(self, partition: Partition) -> bool:
-        """Begins anew where the object store ends, with what its newest object knows of producers and epochs. The
-        leader holds everything from there on. False when that is no further than the log is.
+        """Begins anew where the object store ends, with the producers and epochs of its newest object. The leader holds
+        everything from there on. False when the log is as far already.
 
         Raises LogDirFailed, CorruptObject, StoreUnavailable.
         """
@@ -110,7 +110,7 @@ class CatchUp:
             producers = await _to_the_end(asyncio.ensure_future(self._context.disk.run(_carried_out, change)))
         finally:
             partition.log_truncated(producers)
-            self._rows_applied([partition])  # What waited may have made somebody else its leader.
+            self._rows_applied([partition])  # A row that waited may have given the partition another leader.
 
 
 def _carried_out(change: Callable[[], Sequence[ProducerEntry]]) -> Sequence[ProducerEntry]:

@@ -78,7 +78,7 @@ class Followed:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked, and for whom: `followed` has the shape of the request's topics and their partitions."""
+    """A Fetch and its partitions: `followed` has the shape of the request's topics and their partitions."""
 
     request: FetchRequest
     followed: list[list[Followed]] = field(default_factory=list)
@@ -236,7 +236,7 @@ class ReplicaFetcher:
     # The question
 
     def _build(self) -> tuple[Question, float | None]:
-        """What is asked now, and in how many milliseconds a partition that rests may be; None if none rests."""
+        """The next Fetch, and in how many milliseconds a resting partition may be asked for; None if none rests."""
         settings = self._context.settings
         now_ms = self._context.clock.monotonic_ms()
         wait_ms: float | None = None
@@ -267,7 +267,7 @@ class ReplicaFetcher:
                     log_.local_log_start_offset,
                     settings.cluster.replica_fetch_max_bytes,
                     None,
-                    # Whoever reads here wants to hear of what is committed without waiting for the next record.
+                    # Consumers here want to hear of committed records without waiting for the next one.
                     partition.high_watermark if len(partition.waiters) else HIGH_WATERMARK_NOT_SENT,
                 )
             )
@@ -325,7 +325,7 @@ class ReplicaFetcher:
     def _pairs(
         self, question: Question, answer: FetchResponse
     ) -> Iterator[tuple[Followed, FetchPartition, FetchPartitionResult]]:
-        """What belongs together: a leader answers in the order of the question. Anything else is passed over."""
+        """Pairs of question and answer: a leader answers in the order of the question. Anything else is skipped."""
         for topic, followed, answered in zip(question.request.topics, question.followed, answer.topics, strict=False):
             if answered.topic_id != topic.topic_id:
                 continue

@@ -177,7 +177,7 @@ class IsrChanges:
         return isr.without(members, self._leaving(partition, leadership, now_ms), leadership.min_isr)
 
     def _leaving(self, partition: Partition, leadership: Leadership, now_ms: float) -> Members:
-        """Those that the ISR is better off without: first placeholders of dead processes, then who lags."""
+        """The members to remove from the ISR: first placeholders of dead processes, then followers that lag."""
         is_current = self._image.is_current
         gone = tuple(each for each in leadership.committed if each != leadership.me and not is_current(each))
         lagging = leadership.lagging(

@@ -47,7 +47,7 @@ class Replication:
         self.answers = answers
 
     def start(self, group: asyncio.TaskGroup) -> None:
-        """Begins to follow what the feed has told of, and to change ISRs."""
+        """Begins to follow the partitions in the feed, and to change ISRs."""
         self._group = group
         self._tasks.append(group.create_task(self.isr_changes.run()))
         self.rows_applied(list(self._topics.partitions()))
@@ -95,7 +95,7 @@ class Replication:
         self._leaders = {leader_id: known[leader_id] for leader_id, _ in self._fetchers if leader_id in known}
 
     def _line(self, partition: Partition) -> Line | None:
-        """Who is asked for the partition, on which connection; None when it is not followed."""
+        """The leader that is asked for the partition, and the connection; None when it is not followed."""
         row = partition.row
         if partition.halted is not None or partition.closed or partition.log.failed is not None:
             return None

@@ -1,1 +1,1 @@
-"""What a broker looks at again and again."""
+"""Periodic work of a broker."""

@@ -1,7 +1,7 @@
-"""What is looked at again and again in every partition of this broker: rolling, flushing, uploads, producers.
+"""Periodic work on every partition of this broker: rolling, flushing, uploads, producers.
 
-Owns the rounds over all partitions. What is due is decided by rules and by the partitions. Must never skip a partition
-because another failed.
+Owns the rounds over all partitions. Rules and partitions decide what is due. Must never skip a partition because
+another failed.
 """
 
 import asyncio

@@ -24,7 +24,7 @@ class Sweeps:
         self._swept = True
 
     async def for_all(self) -> None:
-        """What one broker does for all: the controller."""
+        """The broker that does the work of one for all: the controller."""
         if not self._context.state.is_controller:
             return
         await self._lifecycle.forget_deleted_topics()

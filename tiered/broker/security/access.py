@@ -1,8 +1,8 @@
-"""Who may do what on this broker: the access list made of what the catalogue says now, and what it has decided.
+"""Authorization on this broker: the access list of the metadata store, and remembered decisions.
 
-Owns the prepared list, the decisions that are remembered, within a bound, and the count of those that were a no. Must
-never let anything pass while it does not know: a principal that is not known is nobody, and nobody may do nothing.
-Where authorization is off there are no rights to ask: `rights` gives None, and who asks goes on.
+Owns the prepared list, the remembered decisions, within a bound, and the count of refusals. Must never allow anything
+while it does not know the rules: a client that has not logged in has no rights. Where authorization is off there are no
+rights to ask: `rights` gives None, and who asks goes on.
 """
 
 from collections import Counter
@@ -27,7 +27,7 @@ Denied = tuple[str, str, Operation, ResourceType]
 
 
 class Decisions(dict[str, bool]):
-    """What one principal from one address may do by one operation: by name, decided when it is first asked for."""
+    """The resources that one principal from one address may use for one operation, decided at the first question."""
 
     __slots__ = ("_decide",)
 
@@ -43,7 +43,7 @@ class Decisions(dict[str, bool]):
 
 
 class Rights:
-    """What one principal may do that comes from one address, as of one version of the rules."""
+    """The rights of one principal from one address, by one version of the rules."""
 
     __slots__ = ("_access", "_decisions", "_list", "host", "principal")
 
@@ -152,7 +152,7 @@ class Access:
             self.denied[denied] += 1
 
     def take_denied(self) -> Counter[Denied]:
-        """What was counted since this was last asked."""
+        """The refusals since the last call."""
         taken, self.denied = self.denied, Counter()
         return taken
 

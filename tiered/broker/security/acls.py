@@ -89,7 +89,7 @@ class Acls:
         await self._changes.run(lambda: self._feed.commit(lambda conn: create_acls(conn, rules, now_ms=now_ms)))
 
     async def delete(self, filters: Sequence[AclFilter]) -> list[list[AclRow]]:
-        """What each filter has found; all of it is gone. Raises MetadataUnavailable."""
+        """The rules that each filter found and that are deleted now. Raises MetadataUnavailable."""
         self._require_authorizer()
         return await self._changes.run(lambda: self._feed.commit(lambda conn: remove_acls(conn, filters)))
 

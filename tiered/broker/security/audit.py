@@ -1,4 +1,4 @@
-"""The audit log: who did which administrative thing, to what, from where, and whether it was let happen.
+"""The audit log: who asked for which administrative change, of what, from where, and whether it was allowed.
 
 Owns the lines, one JSON object each, and where they go (`tiered.audit.log`): nowhere, stderr, or a file that its owner
 alone may read. Refused requests for data are counted and summed up once a minute, because clients choose how many there
@@ -57,7 +57,7 @@ class AuditLog:
         self._handler.setFormatter(logging.Formatter("%(message)s"))
         self._logger.addHandler(self._handler)
         self._logger.setLevel(logging.INFO)
-        self._logger.propagate = False  # These lines are no messages of the program.
+        self._logger.propagate = False  # Audit lines are no messages of the program.
         self._worker.start(tasks, every(SUM_UP_EVERY_MS, self._sum_up_soon, name="audit summaries"))
 
     async def stop(self) -> None:

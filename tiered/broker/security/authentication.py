@@ -53,7 +53,7 @@ class Conversation(ABC):
 
     @abstractmethod
     async def hear(self, message: bytes) -> Said:
-        """What is said to the client's next message. Raises AuthenticationFailed, and Throttled."""
+        """The answer to the client's next message. Raises AuthenticationFailed, and Throttled."""
 
 
 class Logins(Protocol):
@@ -66,11 +66,11 @@ class Logins(Protocol):
         """For logins that come with every request. Raises AuthenticationFailed, Throttled."""
 
     async def by_http_token(self, text: str) -> Login:
-        """Whose token it is that came over HTTP. Raises AuthenticationFailed, Throttled."""
+        """The principal of a token that came over HTTP. Raises AuthenticationFailed, Throttled."""
 
 
 class Guarded(Protocol):
-    """What has a door, and asks who comes: a broker, or a read replica."""
+    """A process with doors that ask for logins: a broker, or a read replica."""
 
     clock: Clock
     counters: CountersState
@@ -152,7 +152,7 @@ class Authentication:
         return has_ended or self.is_revoked(login)
 
     async def by_http_token(self, text: str) -> Login:
-        """Whose token it is that came over HTTP. Raises AuthenticationFailed, Throttled."""
+        """The principal of a token that came over HTTP. Raises AuthenticationFailed, Throttled."""
         return await self._tokens.by_http_token(text)
 
 
@@ -186,13 +186,13 @@ class TokenLogins:
         raise AuthenticationFailed("nobody has a password here: log in with a token (bearer)")
 
     async def by_http_token(self, text: str) -> Login:
-        """Whose token it is that came over HTTP. Raises AuthenticationFailed, Throttled."""
+        """The principal of a token that came over HTTP. Raises AuthenticationFailed, Throttled."""
         if not self._http_takes_tokens:
             raise AuthenticationFailed("tokens are not taken here: OAUTHBEARER is not in sasl.enabled.mechanisms")
         return await self.by_token(text)
 
     async def by_token(self, text: str) -> Login:
-        """Whose token it is. Raises AuthenticationFailed, Throttled."""
+        """The principal of a token. Raises AuthenticationFailed, Throttled."""
         keys = await self._keys.of(token.key_id(text))
         now_s = self._clock.now_ms() / 1000.0
         owner = await self._in_turn(lambda: token.token_owner(text, keys, self._policy, now_s=now_s))

@@ -2,7 +2,7 @@
 
 Owns the buckets, and the quotas as the catalogue has them. A quota is one of each broker, as in Kafka. Must never
 answer or hold up anybody: the door does. While nobody has a quota of some kind, asking costs one look at a flag; else
-one look-up. What is remembered has a bound: those who were silent longest are forgotten, with what they owe.
+one look-up. The memory has a bound: clients that were silent longest are forgotten, with what they owe.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -33,7 +33,7 @@ BucketKey = tuple[QuotaKey, str | None, str | None]
 
 @dataclass(frozen=True, slots=True)
 class Buckets:
-    """Those of one client, each perhaps shared with others; None where it has no quota."""
+    """The buckets of one client, each perhaps shared with others; None where it has no quota."""
 
     produce: TokenBucketState | None
     fetch: TokenBucketState | None
@@ -42,7 +42,7 @@ class Buckets:
 
 
 class ClientQuotas:
-    """One broker's. `take` brings the quotas; `of_client` and `of_address` give what counts for whom asks."""
+    """One broker's quotas. `take` brings them; `of_client` and `of_address` give those that count for a client."""
 
     def __init__(self, clock: Clock, settings: Callable[[], BrokerSettings]) -> None:
         self._clock = clock
@@ -60,7 +60,7 @@ class ClientQuotas:
     # What counts
 
     def take(self, rows: tuple[ClientQuotaRow, ...]) -> None:
-        """From now on these count. What was used stays used, for those whose quota only changed its value."""
+        """Takes new quotas. Use is kept for clients whose quota only changed its value."""
         if rows == self._rows:
             return
         self._rows = rows
@@ -134,7 +134,7 @@ class ClientQuotas:
     def check(self, entity: QuotaEntity, values: Mapping[str, float | None]) -> None:
         """Raises InvalidRequest when these quotas cannot be those of this entity; None takes one away."""
         for name, value in values.items():
-            # What is there can be taken away, whatever its name.
+            # A stored quota can be taken away, whatever its name.
             check_value(entity, name, 1.0 if value is None else value)
         for part in (entity.user, entity.client_id, entity.ip):
             if part is not None and (len(part) > NAME_CHARACTERS or "\0" in part):

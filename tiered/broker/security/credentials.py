@@ -33,7 +33,7 @@ Users = Mapping[str, Mapping[ScramMechanism, ScramCredential]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProvedPassword:
-    """What a login was proved by. It holds for as long as this is kept of the user."""
+    """The credential that proved a login. It holds for as long as the user keeps it."""
 
     user_name: str
     mechanism: ScramMechanism
@@ -63,14 +63,14 @@ class Credentials:
         self._pool.close(wait=False)
 
     def users(self) -> Users:
-        """What each user has, by name."""
+        """The credentials of each user, by name."""
         rows = self._state.security.credentials
         if rows is not self._rows:
             self._take(rows)
         return self._users
 
     def scram(self, mechanism: ScramMechanism, user_name: str) -> ScramCredential:
-        """What is kept of the user's password; for somebody unknown what nobody can prove."""
+        """The user's credential; for an unknown user one that no client can prove."""
         found = self.users().get(user_name, {}).get(mechanism)
         iterations, salt_bytes = self._usual.get(mechanism, (MIN_ITERATIONS, SALT_BYTES))
         imitation = scram.imitation(
@@ -119,7 +119,7 @@ class Credentials:
         return proved
 
     async def in_turn(self, call: Callable[[], T]) -> T:
-        """What `call` gives, which works on a proof for a while; in the same few threads. Raises Throttled."""
+        """The result of `call`, which works on a proof for a while, in the same few threads. Raises Throttled."""
         return await self._pool.run(call)
 
     async def alter(self, changes: Iterable[CredentialChange]) -> set[str]:

@@ -44,7 +44,7 @@ class TokenKeys:
         """The keys, with that of the id when there is one. Raises AuthenticationFailed while there are none at all."""
         if self._is_due(key_id):
             async with self._turn:
-                if self._is_due(key_id):  # Whoever waited for the turn has them by now.
+                if self._is_due(key_id):  # Another request fetched them while this one waited for its turn.
                     await self._refresh()
         if self._keys is None:
             raise AuthenticationFailed("tokens cannot be checked now: their keys cannot be had; try again later")

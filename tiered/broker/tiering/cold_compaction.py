@@ -1,7 +1,7 @@
-"""Compaction of the cold tier: what is due, in waves, and the order in which a wave writes SQL and the store.
+"""Compaction of the cold tier: due segments, in waves, and the order in which a wave writes SQL and the store.
 
 For a wave of segments: planned rows, then the objects, each checked, then one swap for each partition (T2, decision
-0016). Whatever stops it leaves planned rows, which are swept like those of uploads, or a swap that has happened.
+0016). An interruption leaves planned rows, which are swept like those of uploads, or a swap that has happened.
 
 Owns that order. Who has the machines finds out the newest offset of each key and rewrites the segments
 (`cold.bucket.rewrite`): a Spark job. Blocks, and knows no broker: it has SQL and the store. Must never delete an
@@ -87,7 +87,7 @@ class DuePartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueCompactions:
-    """What there is to do."""
+    """The segments that are due."""
 
     cluster_id: str
     upload_timeout_ms: int
@@ -106,7 +106,7 @@ class Order:
 
 @dataclass(slots=True, kw_only=True)
 class ColdCompactionState:
-    """What a run has done so far. `failed` says by partition why it was not compacted to its end."""
+    """The progress of a run. `failed` says by partition why it was not compacted to its end."""
 
     looked_at_segments: int = 0
     replaced_segments: int = 0
@@ -168,9 +168,9 @@ class ColdCompaction:
     # A wave
 
     def begin(self, found: DueCompactions, wave: Sequence[tuple[DuePartition, SegmentRow]]) -> list[Order]:
-        """What to rewrite, with its rows planned. A partition of which a segment is gone by now has failed."""
+        """The segments to rewrite, with their rows planned. A partition that lost a segment meanwhile has failed."""
         orders: list[Order] = []
-        # What goes in this wave is there for readers until now, so tombstones count from now.
+        # Readers have had the objects of this wave until now, so tombstones count from now.
         now_ms = self._database.run_sync(database_now_ms)
         for partition in _partitions_of(each for each, _ in wave):
             rows = [row for each, row in wave if each is partition]
@@ -300,7 +300,7 @@ class ColdCompaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Wanted:
-    """What a run is about, before any of its segments was looked at."""
+    """The scope of a run, before any of its segments was looked at."""
 
     cluster_id: str
     now_ms: int

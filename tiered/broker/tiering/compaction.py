@@ -1,8 +1,8 @@
 """Compaction of the replicas that this broker holds, one partition at a time and no faster than it is allowed.
 
-Owns when a log is compacted and how much of the machine that takes. What is due is decided by
-`rules.segments.compaction`, a pass is made by `hot.compaction`. Each replica compacts its own log, as in Kafka: what
-the leader has removed is asked of nobody. Must never touch what is not committed, not flushed, or still written.
+Owns when a log is compacted and how much of the machine that takes. `rules.segments.compaction` decides what is due,
+and `hot.compaction` makes a pass. Each replica compacts its own log, as in Kafka, and does not ask what the leader has
+removed. Must never touch what is not committed, not flushed, or still written.
 """
 
 import asyncio
@@ -54,13 +54,13 @@ class CompactionRounds:
             await self._compact(*chosen)
 
     def due(self, partition: Partition) -> Due:
-        """What of the partition's local log is dirty, and whether it is compacted now."""
+        """The dirty part of the partition's local log, and whether it is compacted now."""
         config = partition.config
         return compaction.due(
             partition.log.segments,
             partition.log.compacted,
             log_start_offset=partition.log_start_offset,
-            # What a power loss could take must not have been the reason for which an older record went.
+            # An older record must not go because of a newer one that a power loss could take.
             high_watermark=min(partition.high_watermark, partition.log.flushed_offset),
             last_stable_offset=partition.last_stable_offset,
             min_dirty_ratio=config.min_cleanable_dirty_ratio,
@@ -148,9 +148,9 @@ class CompactionRounds:
 
 
 def _keeps_tombstones(partition: Partition) -> bool:
-    """Whether what a tombstone deletes may be in the store, where this broker's passes do not reach.
+    """Whether the store, which this broker's passes do not reach, may hold what a tombstone deletes.
 
-    Who reads the old value there and goes on in the local log must find the tombstone; and what is not uploaded yet
-    must arrive with it, or no pass over the store would ever learn of the deletion.
+    A consumer that reads the old value there and goes on in the local log must find the tombstone. It must also be
+    uploaded, or no pass over the store would ever learn of the deletion.
     """
     return partition.config.remote_storage_enable or partition.log_start_offset < partition.cold_end_offset

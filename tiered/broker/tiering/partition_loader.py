@@ -78,7 +78,7 @@ class PartitionLoader:
         rows = await self._context.database.run(
             lambda conn: segments.list_committed(conn, row.topic_id, row.partition, from_offset=row.log_start_offset)
         )
-        # What was committed after the row comes with the feed.
+        # Later commits come with the feed.
         return [committed_segment(each) for each in rows if each.end_offset <= row.cold_end_offset]
 
     def _must_be_whole(self, row: PartitionRow) -> bool:

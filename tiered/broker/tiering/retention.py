@@ -1,8 +1,8 @@
 """Total retention of the partitions that this broker leads: carried out in rounds, and explained beforehand.
 
-Owns the rounds and the watch on the clock. What goes is decided by `rules.segments.retention`, of values that are
-gathered in one place for both: so an explanation is what the next round does, if nothing changes until then. Must never
-delete by age while the clock is not trusted, nor anything at all while SQL cannot say what is pinned.
+Owns the rounds and the watch on the clock. `rules.segments.retention` decides what goes, from values that are gathered
+in one place for both: so an explanation is what the next round does, if nothing changes until then. Must never delete
+by age while the clock is not trusted, nor anything at all while SQL cannot say what is pinned.
 """
 
 import logging
@@ -73,7 +73,7 @@ class RetentionRounds:
                     _failed(partition, error)
 
     async def _due(self, partitions: Iterable[Partition]) -> list[Partition]:
-        """Those of which something would go if nothing were pinned: mostly none, and SQL need not be asked."""
+        """Partitions that would lose offsets if nothing were pinned: mostly none, so SQL need not be asked."""
         due = []
         clock = self._clock_watch.look()
         async for partition in in_turns(partitions):

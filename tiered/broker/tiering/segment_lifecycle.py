@@ -86,7 +86,7 @@ class SegmentLifecycle:
         started_ms = self._context.clock.monotonic_ms()
         self._in_progress.add(object_id)
         try:
-            # What goes to the store must survive here too until it is there: no hash of unflushed bytes.
+            # Bytes must survive here until they are in the store: unflushed bytes are not hashed.
             await self._context.flusher.flushed(partition.log, local.end_offset)
             previous_root = await self._previous_root(partition)
             described = await self._context.uploads.run(self._describe, partition, local, previous_root)

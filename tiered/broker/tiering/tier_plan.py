@@ -1,4 +1,4 @@
-"""What is due for one partition's tiers now: uploads, local deletions, total retention.
+"""The work due for one partition's tiers now: uploads, local deletions, total retention.
 
 Brings a partition's state and settings to the rules, and their answers back. Decides nothing itself and
 changes nothing: `upload_pipeline`, `segment_lifecycle` and `retention` act on the answers.
@@ -117,7 +117,7 @@ def total_retention(
         high_watermark=partition.high_watermark,
         retention_ms=config.retention_ms if deletes else UNLIMITED,
         retention_bytes=config.retention_bytes if deletes else UNLIMITED,
-        # What is not to be uploaded waits for nothing: or it would stay for as long as uploads are switched off.
+        # A segment that is not to be uploaded need not wait, or it would stay for as long as uploads are switched off.
         remote_enabled=config.uploads,
         pins=pins,
         now_ms=now_ms,

@@ -1,7 +1,7 @@
 """Reads that may need the object store or the disk: cold ranges, and lookups by time over both tiers.
 
-Owns no state of its own. Must never serve an offset below `log_start_offset`, nor anything above what the
-caller may see: callers bound the answer by the high watermark or the last stable offset.
+Owns no state of its own. Must never serve an offset below `log_start_offset`, nor any that the caller may not see:
+callers bound the answer by the high watermark or the last stable offset.
 """
 
 from tiered.broker.partitions.partition import Partition

@@ -1,9 +1,9 @@
 """The uploads of one broker: which begins next, how many run at once, and when to leave the store alone.
 
-Owns what waits for an upload and what is under way, one task for each and never two of one partition. What is due is
-decided by `rules.segments.tiering`, whose turn it is by `rules.pacing.upload_turns`, how many at once by
-`rules.pacing.upload_pace`; a segment is uploaded by `segment_lifecycle`. Must never skip a partition because another
-failed, nor remember that something is due without asking again before it begins.
+Owns the waiting uploads and those under way, one task for each and never two of one partition. `rules.segments.tiering`
+decides what is due, `rules.pacing.upload_turns` whose turn it is, `rules.pacing.upload_pace` how many run at once;
+`segment_lifecycle` uploads a segment. Must never skip a partition because another failed, nor remember that something
+is due without asking again before it begins.
 """
 
 import asyncio

@@ -1,1 +1,1 @@
-"""What this broker sees of the metadata store: the image, the feed of its changes, and who controls."""
+"""This broker's view of the metadata store: the image, the feed of changes, and the controller's lease."""

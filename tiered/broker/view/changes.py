@@ -79,7 +79,7 @@ class Changes:
 
 
 def _retrieve(result: "asyncio.Future[T]") -> None:
-    """A failure whose waiter went away is no bug to complain of."""
+    """If the waiter went away, its error is not reported as a bug."""
     if not result.cancelled():
         result.exception()
 

@@ -60,7 +60,7 @@ class ChangeFeed:
         self._worker.start(group, self._follow())
 
     async def stop(self) -> None:
-        """Applies nothing more; who waits for a change is told that it is not known."""
+        """Applies nothing more; waits for a change end with an unknown outcome."""
         await self._worker.stop()
         if self._listener is not None:
             await asyncio.to_thread(self._listener.close)
@@ -77,9 +77,9 @@ class ChangeFeed:
         self._something.set()
 
     async def commit(self, change: Callable[[Connection], T]) -> T:
-        """What `change` returns, once its transaction was committed and this broker has applied it.
+        """The result of `change`, once its transaction was committed and this broker has applied it.
 
-        `change` takes a number. Raises what it raises, and what `Database.run` and `caught_up` raise.
+        `change` takes a number. Raises its errors, and those of `Database.run` and `caught_up`.
         """
 
         def carry_out(conn: Connection) -> tuple[T, int]:

@@ -23,7 +23,7 @@ NAMED_AFTERWARDS_MS = 5_000.0
 
 
 class ClusterImage:
-    """Rows by their keys. What it hands out are values and read-only views."""
+    """Rows by their keys. It hands out values and read-only views."""
 
     def __init__(self) -> None:
         self.change_number = 0
@@ -56,7 +56,7 @@ class ClusterImage:
 
     @property
     def slots(self) -> Mapping[int, SlotRow]:
-        """Who coordinates which groups."""
+        """The coordinators of the slots."""
         return MappingProxyType(self._slots)
 
     def row(self, topic_partition: TopicPartition) -> PartitionRow | None:
@@ -79,8 +79,8 @@ class ClusterImage:
     def named(self, now_ms: float) -> tuple[BrokerRow, ...]:
         """The brokers that clients are told of, by id: those in service, and for a while those that have left it.
 
-        A client may end its connection to a broker that is named no more, and only then look for the new leaders of
-        what that broker led: librdkafka does so once in a second. First it has to hear of them.
+        A client may end its connection to a broker that is not named any more, and only then look for the new leaders
+        of its partitions: librdkafka does so once in a second. It must hear of them first.
         """
         since_ms = now_ms - NAMED_AFTERWARDS_MS
         rows = (row for _, row in sorted(self._brokers.items()))
