@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Self
 
-from tiered.broker.parts import BrokerParts
+from tiered.broker.replaceable_parts import BrokerParts
 from tiered.cold.object_store import ObjectStore
 from tiered.config import BrokerSettings, ServeOptions
 from tiered.config.listeners import ListenerOptions

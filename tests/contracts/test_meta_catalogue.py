@@ -20,7 +20,7 @@ from tiered.errors import (
     UnknownTopicOrPartition,
 )
 from tiered.ids import InSyncReplica
-from tiered.meta import brokers, changes, partitions, producer_ids, reports, segments, settings, topics
+from tiered.meta import broker_reports, brokers, changes, partitions, producer_ids, segments, settings, topics
 from tiered.meta.engine import Database
 from tiered.meta.partitions import PartitionRow
 from tiered.rules.segments.segment_states import SegmentState
@@ -324,15 +324,15 @@ def test_an_unfounded_cluster_is_named_as_the_cause(database_url: str) -> None:
 def test_reports_replace_what_was_reported_before(database: Database) -> None:
     topic_id = database.run_sync(lambda conn: create_topic(conn, assignments=[(1,), (1,)])).topic_id
 
-    def local(partition: int, base: int) -> reports.LocalSegmentRow:
-        return reports.LocalSegmentRow(
+    def local(partition: int, base: int) -> broker_reports.LocalSegmentRow:
+        return broker_reports.LocalSegmentRow(
             topic_id=topic_id, partition=partition, base_offset=base, end_offset=base + 10, size_bytes=5, closed=True
         )
 
-    def report(of: list[int] | None, *found: reports.LocalSegmentRow) -> set[tuple[int, int]]:
+    def report(of: list[int] | None, *found: broker_reports.LocalSegmentRow) -> set[tuple[int, int]]:
         def replace(conn: Connection) -> set[tuple[int, int]]:
             of_partitions = None if of is None else [(topic_id, partition) for partition in of]
-            reports.replace_local_segments(
+            broker_reports.replace_local_segments(
                 conn, broker_id=1, of_partitions=of_partitions, segments=found, now_ms=NOW_MS
             )
             return {tuple(row) for row in conn.exec_driver_sql("SELECT partition, base_offset FROM local_segment")}
@@ -348,9 +348,9 @@ def test_reports_replace_what_was_reported_before(database: Database) -> None:
 def test_positions_are_updated_in_place(database: Database) -> None:
     topic_id = database.run_sync(create_topic).topic_id
     for high_watermark in (5, 9):
-        position = reports.PartitionPosition(
+        position = broker_reports.PartitionPosition(
             topic_id=topic_id, partition=0, high_watermark=high_watermark, log_end_offset=10
         )
-        database.run_sync(partial(reports.report_positions, positions=[position], now_ms=NOW_MS))
+        database.run_sync(partial(broker_reports.report_positions, positions=[position], now_ms=NOW_MS))
     query = "SELECT high_watermark, log_end_offset FROM partition_position"
     assert database.run_sync(lambda conn: [tuple(row) for row in conn.exec_driver_sql(query)]) == [(9, 10)]

@@ -22,6 +22,7 @@ from tests.catalogue import NOW_MS, change_isr, create_topic, open_ready, regist
 from tiered.errors import MetadataUnavailable, TieredError
 from tiered.ids import InSyncReplica
 from tiered.meta import (
+    broker_reports,
     brokers,
     coordinator_slots,
     group_offsets,
@@ -29,7 +30,6 @@ from tiered.meta import (
     liveness,
     partitions,
     pins,
-    reports,
     segments,
     settings,
     topics,
@@ -160,17 +160,21 @@ class Crowd:
         def report(conn: Connection) -> None:
             keys = [(each.topic_id, each.partition) for each in self.entries()]
             positions = [
-                reports.PartitionPosition(topic_id=key[0], partition=key[1], high_watermark=number, log_end_offset=9)
+                broker_reports.PartitionPosition(
+                    topic_id=key[0], partition=key[1], high_watermark=number, log_end_offset=9
+                )
                 for key in keys
             ]
-            reports.report_positions(conn, positions, now_ms=NOW_MS)
+            broker_reports.report_positions(conn, positions, now_ms=NOW_MS)
             local = [
-                reports.LocalSegmentRow(
+                broker_reports.LocalSegmentRow(
                     topic_id=key[0], partition=key[1], base_offset=0, end_offset=5, size_bytes=5, closed=True
                 )
                 for key in keys
             ]
-            reports.replace_local_segments(conn, broker_id=broker_id, of_partitions=keys, segments=local, now_ms=NOW_MS)
+            broker_reports.replace_local_segments(
+                conn, broker_id=broker_id, of_partitions=keys, segments=local, now_ms=NOW_MS
+            )
 
         return [
             join_isr,

@@ -17,7 +17,7 @@ from sqlalchemy.exc import DBAPIError
 
 from tests.catalogue import HOUR_MS, NOW_MS, create_topic, register, segment_plan
 from tiered.ids import InSyncReplica
-from tiered.meta import migrations, partitions, reports, segments, topics, views
+from tiered.meta import broker_reports, migrations, partitions, segments, topics, views
 from tiered.meta.elections import change_replica_sets
 from tiered.meta.engine import Database
 from tiered.meta.tables import group_offset, metadata
@@ -106,8 +106,10 @@ def test_every_view_has_its_documented_columns_in_order(database: Database) -> N
         assert database.run_sync(partial(columns, view=view.name)) == view.columns
 
 
-def local(topic_id: UUID, base: int, end: int, *, closed: bool = True, partition: int = 0) -> reports.LocalSegmentRow:
-    return reports.LocalSegmentRow(
+def local(
+    topic_id: UUID, base: int, end: int, *, closed: bool = True, partition: int = 0
+) -> broker_reports.LocalSegmentRow:
+    return broker_reports.LocalSegmentRow(
         topic_id=topic_id,
         partition=partition,
         base_offset=base,
@@ -138,7 +140,7 @@ def test_v_segments_says_where_each_range_of_offsets_is(database: Database) -> N
     for broker_id in (1, 2):
         database.run_sync(
             partial(
-                reports.replace_local_segments,
+                broker_reports.replace_local_segments,
                 broker_id=broker_id,
                 of_partitions=None,
                 segments=on_disk,
@@ -174,11 +176,11 @@ def test_v_lag_is_what_a_group_has_still_to_read(database: Database) -> None:
         ]
         conn.execute(group_offset.insert(), rows)
         positions = [
-            reports.PartitionPosition(topic_id=topic_id, partition=0, high_watermark=100, log_end_offset=101),
-            reports.PartitionPosition(topic_id=topic_id, partition=1, high_watermark=8, log_end_offset=8),
-            reports.PartitionPosition(topic_id=topic_id, partition=3, high_watermark=8, log_end_offset=8),
+            broker_reports.PartitionPosition(topic_id=topic_id, partition=0, high_watermark=100, log_end_offset=101),
+            broker_reports.PartitionPosition(topic_id=topic_id, partition=1, high_watermark=8, log_end_offset=8),
+            broker_reports.PartitionPosition(topic_id=topic_id, partition=3, high_watermark=8, log_end_offset=8),
         ]
-        reports.report_positions(conn, positions, now_ms=NOW_MS + 1)
+        broker_reports.report_positions(conn, positions, now_ms=NOW_MS + 1)
 
     database.run_sync(fill)
     assert selected(database, "SELECT * FROM v_lag ORDER BY partition") == [
@@ -218,7 +220,7 @@ def test_v_topic_cost_counts_what_is_stored_and_where(database: Database) -> Non
         )
     )
     database.run_sync(
-        lambda conn: reports.replace_local_segments(
+        lambda conn: broker_reports.replace_local_segments(
             conn, broker_id=1, of_partitions=None, segments=[local(topic_id, 20, 30)], now_ms=NOW_MS
         )
     )
@@ -248,10 +250,10 @@ def test_v_partitions_counts_who_is_in_sync_and_serves(database: Database) -> No
     def fail_and_move(conn: Connection) -> None:
         change_replica_sets(conn, lambda row, now: after_failure(row.replica_set, now, min_isr=3), fence=[dead])
         change_replica_sets(conn, move)
-        position = reports.PartitionPosition(
+        position = broker_reports.PartitionPosition(
             topic_id=topics.load_all(conn)[0].topic_id, partition=0, high_watermark=7, log_end_offset=9
         )
-        reports.report_positions(conn, [position], now_ms=NOW_MS)
+        broker_reports.report_positions(conn, [position], now_ms=NOW_MS)
 
     database.run_sync(fail_and_move)
     # The dead one keeps its place in the ISR, and is not counted.

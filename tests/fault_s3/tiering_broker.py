@@ -12,7 +12,7 @@ from tests.fault_s3.moto_server import store_url
 from tiered.broker.admin import NewTopic
 from tiered.broker.broker import Broker
 from tiered.broker.partitions.partition import Partition
-from tiered.broker.parts import BrokerParts
+from tiered.broker.replaceable_parts import BrokerParts
 from tiered.cold.object_store import S3Address, parse_store_url
 from tiered.cold.s3.store import S3Store
 from tiered.config import BrokerSettings, ServeOptions

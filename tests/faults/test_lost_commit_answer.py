@@ -9,7 +9,7 @@ from sqlalchemy import text
 
 from tiered.broker.admin import NewTopic
 from tiered.broker.broker import Broker
-from tiered.broker.parts import BrokerParts
+from tiered.broker.replaceable_parts import BrokerParts
 from tiered.config import BrokerSettings, ServeOptions
 from tiered.errors import MetadataOutcomeUnknown, TopicExists
 from tiered.meta.engine import Database

@@ -16,7 +16,7 @@ from tests.simulation.loop import Process
 from tests.simulation.network import Unanswered
 from tests.simulation.store import ProcessStore
 from tiered.broker.broker import Broker
-from tiered.broker.parts import BrokerParts
+from tiered.broker.replaceable_parts import BrokerParts
 from tiered.config import BrokerSettings, ServeOptions
 from tiered.errors import RequestTimedOut, TieredError
 from tiered.meta.brokers import BrokerRow

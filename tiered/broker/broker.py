@@ -31,15 +31,15 @@ from tiered.broker.partitions.failed_replicas import FailedReplicas
 from tiered.broker.partitions.leadership_check import LeadershipCheck
 from tiered.broker.partitions.partition import Partition
 from tiered.broker.partitions.topics import OFFSETS_TOPIC, Topic, Topics
-from tiered.broker.parts import BrokerParts
 from tiered.broker.people.client_metrics import ClientMetrics
 from tiered.broker.people.lag_history import LagHistory
-from tiered.broker.people.positions import Positions
+from tiered.broker.people.log_bounds import Positions
 from tiered.broker.people.record_reader import RecordReader
 from tiered.broker.people.record_writer import RecordWriter
-from tiered.broker.people.reports import Reports
+from tiered.broker.people.sql_reports import Reports
 from tiered.broker.reconcile.findings import Findings
 from tiered.broker.reconcile.rounds import Reconciler
+from tiered.broker.replaceable_parts import BrokerParts
 from tiered.broker.replication.answer import FollowerAnswers
 from tiered.broker.replication.catch_up import CatchUp
 from tiered.broker.replication.channel import Channels, PeerChannels

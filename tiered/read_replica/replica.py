@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 from tiered.broker.context import BrokerState
 from tiered.broker.control.registration import WILDCARD_ADDRESSES
 from tiered.broker.host.data_folder import DataFolder
-from tiered.broker.parts import BrokerParts
 from tiered.broker.people.record_reader import RecordReader
+from tiered.broker.replaceable_parts import BrokerParts
 from tiered.broker.security.access import Access
 from tiered.broker.security.authentication import TokenLogins, check_http_logins
 from tiered.broker.security.client_quotas import ClientQuotas

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from tiered.broker.broker import Broker
 from tiered.broker.control.registration import WILDCARD_ADDRESSES
-from tiered.broker.parts import BrokerParts
+from tiered.broker.replaceable_parts import BrokerParts
 from tiered.config import ServeOptions
 from tiered.config.listeners import ListenerOptions
 from tiered.errors import InvalidConfig, TieredError

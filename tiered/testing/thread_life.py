@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from tiered.testing.broker_control import START_TIMEOUT_S, STOP_TIMEOUT_S, BrokerEndedError
 
 if TYPE_CHECKING:
-    from tiered.broker.parts import BrokerParts
+    from tiered.broker.replaceable_parts import BrokerParts
     from tiered.server.serve import Server
     from tiered.testing.cluster_options import CheckedOptions
     from tiered.testing.shared_catalogue import SharedDatabase
@@ -145,7 +145,7 @@ class ThreadLife:
     def _parts(self) -> "BrokerParts | None":
         if self._catalogue is None:
             return None
-        from tiered.broker.parts import BrokerParts
+        from tiered.broker.replaceable_parts import BrokerParts
 
         return BrokerParts(database=self._catalogue.beside())
 

@@ -13,7 +13,7 @@ from tiered.broker.admin import NewTopic
 from tiered.broker.broker import Broker
 from tiered.broker.partitions.acknowledge import acknowledged
 from tiered.broker.partitions.partition import Appended, Partition
-from tiered.broker.parts import BrokerParts
+from tiered.broker.replaceable_parts import BrokerParts
 from tiered.config import BrokerSettings, ServeOptions
 from tiered.errors import RequestTimedOut
 from tiered.meta.brokers import BrokerRow

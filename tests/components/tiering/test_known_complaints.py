@@ -16,7 +16,7 @@ from tests.components.reconciling import NEVER_MS, SEGMENTS, append, eventually,
 from tests.components.tiers import create, fill
 from tests.fault_s3.moto_server import aws_environment, moto_s3, store_url
 from tiered.broker.broker import Broker
-from tiered.broker.parts import BrokerParts
+from tiered.broker.replaceable_parts import BrokerParts
 from tiered.cold.local import LocalStore
 from tiered.cold.object_store import ObjectInfo
 from tiered.errors import StoreUnavailable

@@ -16,7 +16,7 @@ from types import MappingProxyType
 
 from tiered.broker.context import BrokerContext
 from tiered.broker.partitions.topics import Topics
-from tiered.broker.people.positions import Positions
+from tiered.broker.people.log_bounds import Positions
 from tiered.broker.view.image import ClusterImage
 from tiered.errors import TieredError
 from tiered.ids import TopicId, TopicPartition

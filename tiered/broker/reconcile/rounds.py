@@ -14,8 +14,8 @@ from tiered.broker.partitions.topics import Topics
 from tiered.broker.reconcile.bucket import BucketComparison, RequestBudget
 from tiered.broker.reconcile.disk import DiskComparison
 from tiered.broker.reconcile.findings import OF_DISK, OF_OBJECTS, Finding, FindingKind, Findings
-from tiered.broker.reconcile.orphans import Strangers, is_stranger
 from tiered.broker.reconcile.scrub import Scrub
+from tiered.broker.reconcile.unknown_topics import Strangers, is_stranger
 from tiered.broker.view.image import ClusterImage
 from tiered.errors import TieredError
 from tiered.runtime import BlockingPool, QuietFailures, Worker, every

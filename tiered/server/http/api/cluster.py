@@ -21,7 +21,7 @@ from tiered.server.http.messages.long_list import json_with_list
 from tiered.server.http.messages.origin import is_forwarded
 from tiered.server.http.messages.route import answers_json, route, tagged
 from tiered.server.http.metrics.cluster_view import VIEWS, ClusterView, health_of
-from tiered.server.http.neighbours.elsewhere import told_by_others
+from tiered.server.http.neighbours.answering_broker import told_by_others
 
 ADDED_UP = ("local_bytes", "cold_bytes", "produced_bytes", "fetched_bytes", "connections_open")
 _OWN_TOTALS = schema.Form(

@@ -13,9 +13,9 @@ from aiohttp import web
 from tiered.broker.broker import Broker
 from tiered.broker.groups.values import GroupSummary
 from tiered.broker.partitions.topics import Topic
+from tiered.broker.people.consumed_partitions import standings
 from tiered.broker.people.lag_history import SAMPLES, GroupLag
 from tiered.broker.people.offset_reset import reset_offsets
-from tiered.broker.people.standing import standings
 from tiered.errors import InvalidRequest
 from tiered.rules.groups.offset_reset import LogBounds, Target, ToEarliest, ToLatest, ToOffset, ToTimestamp
 from tiered.rules.security.acl import Operation, ResourceType
@@ -25,7 +25,7 @@ from tiered.server.http.messages import schema
 from tiered.server.http.messages.long_list import json_with_list
 from tiered.server.http.messages.parameters import GROUP, json_of, query_number
 from tiered.server.http.messages.route import answers_json, no_content, route, tagged
-from tiered.server.http.neighbours.elsewhere import (
+from tiered.server.http.neighbours.answering_broker import (
     at_coordinator,
     coordinator_elsewhere,
     leader_elsewhere,

@@ -17,7 +17,7 @@ from tiered.ids import TopicPartition
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.messages import schema
 from tiered.server.http.messages.origin import is_forwarded
-from tiered.server.http.neighbours.elsewhere import neighbour
+from tiered.server.http.neighbours.answering_broker import neighbour
 from tiered.server.http.neighbours.forward import Neighbour, ask_all
 
 Facts = dict[str, Any]

@@ -18,7 +18,7 @@ from tiered.server.http.messages import schema
 from tiered.server.http.messages.long_list import json_with_list
 from tiered.server.http.messages.parameters import PARTITION, json_of, query_number
 from tiered.server.http.messages.route import answers_json, route, tagged
-from tiered.server.http.neighbours.elsewhere import at, leader_elsewhere
+from tiered.server.http.neighbours.answering_broker import at, leader_elsewhere
 
 MAX_SEGMENTS = 10_000
 START_OFFSET = query_number("start_offset", "Segments that end after this offset.", default=0)

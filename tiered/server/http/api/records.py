@@ -23,7 +23,7 @@ from tiered.server.http.messages import schema
 from tiered.server.http.messages.parameters import query_number, query_text
 from tiered.server.http.messages.record_json import DEFAULT_FIELD_BYTES, MAX_FIELD_BYTES, renderer
 from tiered.server.http.messages.route import answers_json, route, tagged
-from tiered.server.http.neighbours.elsewhere import at, leader_elsewhere
+from tiered.server.http.neighbours.answering_broker import at, leader_elsewhere
 
 DEFAULT_RECORDS = 100
 MAX_RECORDS = 1000

@@ -35,7 +35,7 @@ from tiered.ids import TopicPartition
 from tiered.server.http.api.partition_facts import facts_of
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.messages.origin import is_forwarded
-from tiered.server.http.neighbours.elsewhere import neighbour
+from tiered.server.http.neighbours.answering_broker import neighbour
 from tiered.server.http.neighbours.event_stream import EventSplitter, ReadEvent
 from tiered.server.http.neighbours.forward import Neighbour, Unreachable, asking
 

@@ -24,7 +24,7 @@ from tiered.server.http.messages.long_list import json_with_list
 from tiered.server.http.messages.origin import is_forwarded
 from tiered.server.http.messages.parameters import json_of, query_flag
 from tiered.server.http.messages.route import Answer, answers_json, no_content, route, tagged
-from tiered.server.http.neighbours.elsewhere import others
+from tiered.server.http.neighbours.answering_broker import others
 from tiered.server.http.neighbours.forward import ask_all
 from tiered.server.kafka.api.create_topics import check_partitions
 

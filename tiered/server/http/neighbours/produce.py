@@ -24,7 +24,7 @@ from tiered.server.http.messages.failures import v3_refusal
 from tiered.server.http.messages.origin import is_forwarded
 from tiered.server.http.messages.route import JSON
 from tiered.server.http.messages.timestamps import timestamp_ms_of
-from tiered.server.http.neighbours.elsewhere import neighbour
+from tiered.server.http.neighbours.answering_broker import neighbour
 from tiered.server.http.neighbours.forward import Neighbour, Unreachable, asking, content_of
 
 MAX_ADDED_BYTES = 1024

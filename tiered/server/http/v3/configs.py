@@ -18,7 +18,7 @@ from tiered.server.http.messages.failures import NoSuchResource
 from tiered.server.http.messages.parameters import CONFIG_NAME, json_of
 from tiered.server.http.messages.route import Route, answers_json, no_content, route, tagged
 from tiered.server.http.messages.schema import Field, Form, Schema, array, boolean, integer, nullable, record, text
-from tiered.server.http.neighbours.elsewhere import at, broker_elsewhere
+from tiered.server.http.neighbours.answering_broker import at, broker_elsewhere
 from tiered.server.http.v3.cluster import broker_of
 from tiered.server.http.v3.resources import CLUSTER_PATH, Links, Resource, cluster_of
 from tiered.server.http.v3.topics import TOPIC_PATH, topic_of

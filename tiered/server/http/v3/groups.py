@@ -13,14 +13,14 @@ from aiohttp import web
 
 from tiered.broker.broker import Broker
 from tiered.broker.groups.values import GroupDescription, GroupKind, GroupSummary, MemberDescription
-from tiered.broker.people.standing import ConsumedPartition, standings
+from tiered.broker.people.consumed_partitions import ConsumedPartition, standings
 from tiered.server.http.door.rights import may_see_group, may_see_topic
 from tiered.server.http.messages.failures import NoSuchResource
 from tiered.server.http.messages.origin import is_forwarded
 from tiered.server.http.messages.parameters import CONSUMER_ID, GROUP_ID, PARTITION_ID, TOPIC_NAME
 from tiered.server.http.messages.route import answers_json, no_content, route, tagged
 from tiered.server.http.messages.schema import boolean, integer, nullable, text
-from tiered.server.http.neighbours.elsewhere import at_coordinator, others
+from tiered.server.http.neighbours.answering_broker import at_coordinator, others
 from tiered.server.http.neighbours.forward import ask_everybody
 from tiered.server.http.v3.resources import CLUSTER_PATH, LINK, Below, Links, Resource, cluster_of
 

@@ -19,7 +19,7 @@ from tiered.errors import MalformedRequest, Throttled, TieredError
 from tiered.file_slice import FileSlice
 from tiered.rules.security.principal import ANONYMOUS, Principal
 from tiered.server.kafka.transport.buffers import SMALLEST_BYTES, BufferPool
-from tiered.server.kafka.transport.foreign import foreign_protocol
+from tiered.server.kafka.transport.other_protocols import foreign_protocol
 from tiered.server.kafka.transport.outbox import Outbox, Parts
 from tiered.server.kafka.transport.requests import Answer, Requests
 from tiered.server.kafka.transport.sasl_session import SaslSession

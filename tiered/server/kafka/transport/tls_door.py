@@ -16,7 +16,7 @@ from tiered.errors import MalformedRequest, TieredError
 from tiered.rules.security.certificate_names import PrincipalMapping
 from tiered.rules.security.principal import ANONYMOUS, Principal
 from tiered.runtime import BlockingPool, every
-from tiered.server.kafka.transport.foreign import is_http, not_tls
+from tiered.server.kafka.transport.other_protocols import is_http, not_tls
 from tiered.server.kafka.transport.tls_stream import TlsStream
 from tiered.tls import Reloaded, server_context
 

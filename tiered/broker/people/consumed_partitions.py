@@ -9,7 +9,7 @@ from typing import NamedTuple
 from tiered.broker.groups.committed_offsets import OffsetRow
 from tiered.broker.groups.values import GroupDescription, MemberDescription
 from tiered.broker.partitions.topics import Topics
-from tiered.broker.people.positions import Position, Positions
+from tiered.broker.people.log_bounds import Position, Positions
 from tiered.ids import TopicPartition
 
 

@@ -11,8 +11,8 @@ from sqlalchemy import Connection
 from tiered.broker.context import BrokerContext
 from tiered.broker.partitions.partition import Partition
 from tiered.broker.partitions.topics import Topics
-from tiered.meta import reports
-from tiered.meta.reports import LocalSegmentRow, PartitionPosition
+from tiered.meta import broker_reports
+from tiered.meta.broker_reports import LocalSegmentRow, PartitionPosition
 
 
 class Reports:
@@ -50,10 +50,10 @@ class Reports:
         scope = None if self._first else [*changed, *gone]
 
         def write(conn: Connection) -> None:
-            reports.replace_local_segments(
+            broker_reports.replace_local_segments(
                 conn, broker_id=self._context.broker_id, of_partitions=scope, segments=segments, now_ms=now_ms
             )
-            reports.report_positions(conn, positions, now_ms=now_ms)
+            broker_reports.report_positions(conn, positions, now_ms=now_ms)
 
         await self._context.database.run(write)
         self._first = False

@@ -5,7 +5,7 @@ from uuid import UUID
 
 from tests.unit.broker.context import surroundings
 from tiered.broker.partitions.topics import Topics
-from tiered.broker.people.positions import Position, Positions
+from tiered.broker.people.log_bounds import Position, Positions
 from tiered.broker.view.image import ClusterImage
 from tiered.ids import TopicId, TopicPartition
 from tiered.meta.partitions import PartitionRow

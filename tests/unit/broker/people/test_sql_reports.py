@@ -7,7 +7,7 @@ from sqlalchemy import text
 from tests.unit.broker.context import Surroundings, surroundings
 from tests.unit.broker.replication.replicas import TOPIC_ID, replica, row, tell
 from tiered.broker.partitions.topics import Topic, Topics
-from tiered.broker.people.reports import Reports
+from tiered.broker.people.sql_reports import Reports
 
 
 async def positions(made: Surroundings) -> list[int]:
