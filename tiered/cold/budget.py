@@ -36,7 +36,7 @@ class Budget:
 
     @property
     def spare(self) -> int:
-        """What could be had without waiting."""
+        """The units that are free without waiting."""
         return 0 if self._waiting else max(0, self._free)
 
     @property

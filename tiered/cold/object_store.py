@@ -32,7 +32,7 @@ class Checksum(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectInfo:
-    """What a store says of one object. `etag` is opaque: it differs when the content does."""
+    """A store's description of one object. `etag` is opaque: it differs when the content does."""
 
     size_bytes: int
     etag: str
@@ -40,7 +40,7 @@ class ObjectInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreCapabilities:
-    """What a store was seen to honour when it was probed."""
+    """The guarantees that a probe saw a store keep."""
 
     create_only: bool
     if_match: bool
@@ -69,8 +69,8 @@ class ObjectStore(Protocol):
         """Stores the first `log_bytes` of the open file `fd`, then `tail`, as one new object, in bounded memory.
 
         Raises `ObjectExists`; raises `CorruptFile` when the file is shorter, and `UploadOverdue` after `timeout_ms`: no
-        request begins then, one under way is waited for. Nobody reads `fd` after it has returned or raised. On failure
-        nothing is left under the key, though parts may be until `abort_abandoned_uploads` comes by.
+        request begins then, one under way is waited for. It reads `fd` no more after it has returned or raised. On
+        failure nothing is left under the key, though parts may be until `abort_abandoned_uploads` comes by.
         """
 
     def get(self, key: str, *, max_bytes: int) -> tuple[bytes, str]:
@@ -81,7 +81,7 @@ class ObjectStore(Protocol):
         object ends before."""
 
     def head(self, key: str) -> ObjectInfo | None:
-        """What the store holds under `key`, or None."""
+        """The description of the object under `key`, or None."""
 
     def delete(self, key: str) -> None:
         """Afterwards there is no such object; it need not have existed."""

@@ -54,18 +54,18 @@ class SingleFlight(Generic[K, V]):
         return await self.landing(key)
 
     def join(self, key: K) -> "asyncio.Future[V]":
-        """What the work under way for `key` will end with, for one who came later."""
+        """The result of the work under way for `key`, for a caller that came later."""
         self.joined += 1
         return self.landing(key)
 
     def landing(self, key: K) -> "asyncio.Future[V]":
-        """What the work under way for `key` will end with. To give it up changes nothing for the work."""
+        """The result of the work under way for `key`. A waiter that gives up changes nothing for the work."""
         return asyncio.shield(self._results[key])
 
     def begin(self, keys: Sequence[K], work: Callable[[], Awaitable[Sequence[V | Exception]]]) -> None:
-        """Begins one piece of work for several keys, which nobody has to wait for; none of them may be under way.
+        """Begins one piece of work for several keys, without a waiter; none of them may be under way.
 
-        It ends with a value or a failure for each of them, in their order. What it raises is a failure of all.
+        It ends with a value or a failure for each of them, in their order. An error that it raises is a failure of all.
         """
         if self._group is None:
             raise ShuttingDown("cold reads have stopped; ask again after the restart")
@@ -102,6 +102,6 @@ class SingleFlight(Generic[K, V]):
 
 
 def _retrieve(result: "asyncio.Future[V]") -> None:
-    """A failure that nobody waited for (a read-ahead, or all waiters left) is no bug to complain of."""
+    """If no caller waited for it (a read-ahead, or all waiters left), its error is not reported as a bug."""
     if not result.cancelled():
         result.exception()

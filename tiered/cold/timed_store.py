@@ -1,7 +1,7 @@
 """An object store that measures another one: how long each operation takes, and which fail.
 
-Owns the numbers. Must never change what the store does or raises. An answer like "there is no such object" or
-"somebody else was first" is an answer: what counts as failed is a store that did not give one.
+Owns the numbers. Must never change what the store does or raises. An answer like "there is no such object" or "somebody
+else was first" is an answer: a call fails only when the store gives none.
 """
 
 import builtins

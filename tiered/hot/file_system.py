@@ -25,7 +25,7 @@ class OpenFile(FileIO):
 
 
 class FileSystem(Protocol):
-    """What a log asks of the disk. Paths are absolute. Every operation may raise OSError."""
+    """The operations that a log needs of the disk. Paths are absolute. Every operation may raise OSError."""
 
     def open(self, path: str, *, writable: bool = False) -> OpenFile:
         """An existing file; FileNotFoundError when there is none."""

@@ -1,4 +1,4 @@
-"""What of a log is on disk: brings the rest there, and records how far it is.
+"""Flushes a log to disk, and records how far it is flushed.
 
 Owns `flushed_offset` and the recovery point. Must never count bytes as flushed before the disk has said so,
 nor let the recovery point say more than is true.

@@ -1,4 +1,4 @@
-"""Group commit: one fdatasync for everybody who waits, and the ticks of `flush.ms`.
+"""Group commit: one fdatasync for all waiters, and the ticks of `flush.ms`.
 
 Owns who flushes a log and when. The flush itself runs in a thread; must never run two for one log at a
 time, and never answer before the disk has.
@@ -27,9 +27,9 @@ class Flusher:
     async def flushed(self, log: Log, offset: int) -> None:
         """Returns when everything below `offset` survives a power loss.
 
-        Whoever comes while a flush runs waits for the next one, which serves all that came meanwhile. A
-        waiter that is cancelled cancels no flush. Raises LogDirFailed when the disk failed, NotLeader
-        when the records were truncated away while waiting.
+        A caller that comes while a flush runs waits for the next one, which serves all that came meanwhile. A waiter
+        that is cancelled cancels no flush. Raises LogDirFailed when the disk failed, NotLeader when the records were
+        truncated away while waiting.
         """
         while log.flushed_offset < offset:
             if offset > log.log_end_offset:

@@ -26,7 +26,7 @@ _VERSION = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentMark:
-    """What was known of one segment when its files were on disk. Sizes in bytes; -1 stands for no timestamp."""
+    """The facts about one segment when its files were on disk. Sizes in bytes; -1 stands for no timestamp."""
 
     base_offset: int
     end_offset: int
@@ -83,7 +83,7 @@ def encode_compacted(compacted: Compacted) -> bytes:
 
 
 def decode_compacted(data: bytes | None) -> Compacted:
-    """What was compacted; nothing where that is not known, which costs a pass over the log."""
+    """The state of compaction; empty where it is not known, which costs a pass over the log."""
     body = _decode("compacted", data)
     try:
         return Compacted() if body is None else Compacted(**body)

@@ -40,8 +40,8 @@ def producers_at(
 ) -> dict[int, ProducerEntry]:
     """The state of every producer when the log ended at `offset`, a boundary between batches.
 
-    Begins at the newest good snapshot and reads the headers after it; without one, at the first local
-    segment. What could not be used is told in `notes`. Raises CorruptBatch, OSError.
+    Begins at the newest good snapshot and reads the headers after it; without one, at the first local segment. `notes`
+    names files that could not be used. Raises CorruptBatch, OSError.
     """
     producers: dict[int, ProducerEntry] = {}
     start = segments[0].base_offset

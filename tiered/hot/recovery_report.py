@@ -12,12 +12,11 @@ from tiered.rules.replication.leader_epochs import LeaderEpochs
 
 @dataclass(slots=True, kw_only=True)
 class Recovery:
-    """What opening a log did. `clean` when every segment could be trusted as it stood.
+    """The outcome of opening a log. `clean`: every segment could be trusted as it was.
 
-    `began_anew`: there is no local record, and no snapshot to say what was before; the producers and leader
-    epochs up to the log's end are known to the object store alone, if to anybody. `dropped_files` were renamed
-    to `*.deleted` and go at the next clean open. `producers` is the state of every producer at the log's end,
-    for the opener to go on from.
+    `began_anew`: there is no local record, and no snapshot of what was before; only the object store may know the
+    producers and leader epochs up to the log's end. `dropped_files` were renamed to `*.deleted` and go at the next
+    clean open. `producers` is the state of every producer at the log's end, for the opener to go on from.
     """
 
     clean: bool = True

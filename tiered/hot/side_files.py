@@ -1,7 +1,6 @@
-"""What a log keeps beside its segments: where it starts, its leader epochs, producer snapshots, the recovery point.
+"""The files of a log beside its segments: its start, its leader epochs, producer snapshots, the recovery point.
 
-Owns those small files and their state in memory. Must never let a file say more than is true: what may be
-stale says less.
+Owns those small files and their state in memory. Must never let a file say more than is true: a stale file says less.
 """
 
 import errno
@@ -185,7 +184,7 @@ class SideFiles:
         self.compacted = compacted
 
     def _forget_compacted(self) -> None:
-        """What comes in the place of what is cut is not compacted. Durable with the next sync of the directory."""
+        """Records that follow a cut are not compacted. Durable with the next sync of the directory."""
         self.cuts += 1
         if self.compacted != Compacted():
             self.compacted = Compacted()
@@ -221,7 +220,7 @@ def unless_full(directory: str) -> Iterator[None]:
 
 
 def refusal(path: str, error: OSError) -> str:
-    """What to tell when the disk refused a write and nothing was changed by it."""
+    """The error when the disk refused a write that changed nothing."""
     if error.errno in FULL:
         return (
             f"the disk is full ({error.strerror}) and refused a write to {path}; nothing was appended. Free space or "

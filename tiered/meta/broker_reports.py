@@ -1,4 +1,4 @@
-"""What brokers tell the database so that people can SELECT it: local segments, and how far partitions are.
+"""Brokers' reports to the database, for people to SELECT: local segments, and partitions' positions.
 
 Owns `local_segment` and `partition_position`. Nothing here decides anything, takes a change number or is
 read by a broker: it may be late, and after a crash it is old until the next report.

@@ -1,4 +1,4 @@
-"""Who serves: one row per broker id, with the epoch of its newest registration.
+"""The brokers in service: one row per broker id, with the epoch of its newest registration.
 
 Owns registration and its rows. Must never decide that a broker is dead: the controller does.
 """
@@ -57,7 +57,7 @@ class BrokerRow:
 
     @property
     def holder(self) -> Holder:
-        """Who has this number, for who wants it."""
+        """The process that has this number, for a process that wants it."""
         return Holder(self.broker_epoch, self.incarnation_id, self.fenced, self.heartbeat_at_ms)
 
     @property
@@ -70,7 +70,7 @@ class BrokerRow:
         return place_of(self.broker_id, rack=self.rack, host=self.host)
 
     def address(self, listener: str) -> tuple[str, int] | None:
-        """Where it is reached under this name. One that was registered before listeners had names has one address."""
+        """The address under this listener's name. A broker registered before listeners had names has one address."""
         if not self.listeners:
             return self.host, self.port
         return next(((each.host, each.port) for each in self.listeners if each.name == listener), None)
@@ -78,7 +78,7 @@ class BrokerRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistrationResult:
-    """What a registration gave: the epoch of this process, and whether it goes on where the one before ended.
+    """The result of a registration: the epoch of this process, and whether it continues the one before.
 
     `changed` are the partitions that it changed, as they are now; `change_number` is its number in the feed.
     """
@@ -107,10 +107,10 @@ def register(
 ) -> RegistrationResult:
     """The new registration: its epoch is larger than every earlier one of any broker.
 
-    It replaces whom `claim` says that it may, and raises `LostRace` where another process has the number. Without a
-    claim the newest one wins. Who was replaced learns of it from its next heartbeat. `clean_epoch` is the
-    registration whose logs this process still has in full, as its marker says; clean is who continues the very last
-    one (rule 8). `rules.replication.elections.registered` is applied to every partition in the same transaction.
+    It replaces a process that `claim` allows it to, and raises `LostRace` where another process has the number. Without
+    a claim the newest one wins. A replaced process learns of it from its next heartbeat. `clean_epoch` is the
+    registration whose logs this process still has in full, as its marker says; clean is who continues the very last one
+    (rule 8). `rules.replication.elections.registered` is applied to every partition in the same transaction.
 
     `incarnation_id` is this process's own, for its life. A registration whose answer was lost and that is repeated
     under the same one goes on as it began; without it, its own first try would look like another process, and
@@ -165,7 +165,7 @@ def register(
 def fence(conn: Connection, *, broker_id: int, broker_epoch: int) -> None:
     """Takes this registration out of service: it cannot be elected until it beats or registers again.
 
-    Nobody is elected in its place: `elections.change_replica_sets` fences and elects in one transaction. Raises
+    No leader is elected in its place: `elections.change_replica_sets` fences and elects in one transaction. Raises
     `StaleBrokerEpoch` when a newer registration exists. Fencing a fenced one changes nothing.
     """
     number = take_number(conn)
@@ -219,7 +219,7 @@ def _with_listeners(conn: Connection, rows: Sequence[Mapping[Any, Any]]) -> tupl
 
 
 def stale(broker_id: int, broker_epoch: int) -> StaleBrokerEpoch:
-    """What a registration hears that is not the newest one of its id."""
+    """The error for a registration that is not the newest of its id."""
     return StaleBrokerEpoch(
         f"broker {broker_id} was registered again after epoch {broker_epoch}: another process serves under this id, so "
         "this one must stop"

@@ -42,7 +42,7 @@ class ChangeSet:
 
 
 def since(conn: Connection, number: int) -> ChangeSet:
-    """What changed after `number`. Run it with `Database.read`, so that its parts fit together."""
+    """The changes after `number`. Run it with `Database.read`, so that its parts fit together."""
     now = cluster.load(conn)
     if now.change_number == number:
         return ChangeSet(number=number, topics=(), partitions=(), brokers=(), segments=(), broker_configs=None)

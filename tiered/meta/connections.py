@@ -58,7 +58,7 @@ def connect_to_listen(engine: Engine, *, deadline_ms: int) -> "psycopg.Connectio
 
 
 def cutter(conn: Connection) -> Callable[[], None]:
-    """What ends the connection's statement from another thread, for good."""
+    """A function that ends the connection's statement from another thread, for good."""
     if conn.dialect.name == "sqlite":
         driver = conn.connection.driver_connection
         assert isinstance(driver, sqlite3.Connection)
@@ -125,9 +125,9 @@ def _sqlite_engine(url: URL, *, deadline_ms: int) -> Engine:
 
 
 def _postgres_arguments(url: URL, *, deadline_ms: int) -> dict[str, Any]:
-    """What libpq is told, but for what the URL says itself."""
-    # A stopped client that holds a row lock would block every writer: the server ends it. One that holds the feed's,
-    # well before those who wait for it give up (`cluster.take_number`).
+    """The options for libpq, except those in the URL itself."""
+    # A stopped client that holds a row lock would block every writer: the server ends it. A client that holds the
+    # feed's lock ends well before its waiters give up (`cluster.take_number`).
     options = (
         f"-c statement_timeout={deadline_ms} -c lock_timeout={max(1, deadline_ms // 2)} "
         f"-c idle_in_transaction_session_timeout={deadline_ms} "

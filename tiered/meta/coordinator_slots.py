@@ -49,7 +49,7 @@ class SlotRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moved:
-    """What changed hands: the rows as they are now, and the number of the change; None where nothing did."""
+    """The slots that changed hands: the rows as they are now, and the number of the change; None where none did."""
 
     change_number: int | None
     rows: tuple[SlotRow, ...]
@@ -89,7 +89,7 @@ def balance(
 
     def decide(slots: Mapping[int, SlotRow], live: Mapping[int, int]) -> Mapping[int, int]:
         held = holders(slots, live, slot_count)
-        # Whom nobody would miss goes first.
+        # Slots without groups go first.
         busy = groups.slots_with_members(conn)
         changes = assigned(held, live, may_move=held.keys() - busy)
         return {**changes, **assigned({**held, **changes}, live)} if may_disturb else changes
@@ -203,7 +203,7 @@ def _resize(conn: Connection, *, broker_id: int, slot_count: int) -> None:
 
 
 def holders(slots: Mapping[int, SlotRow], live: Mapping[int, int], slot_count: int) -> dict[int, int | None]:
-    """Who in service has which slot; None for those that nobody has."""
+    """The broker in service that has each slot; None where there is none."""
     found: dict[int, int | None] = dict.fromkeys(range(slot_count))
     for slot in found:
         row = slots.get(slot)
@@ -217,7 +217,7 @@ def _live(conn: Connection) -> Mapping[int, int]:
 
 
 def _lock_for_update(conn: Connection, slots: Collection[int], *, may_wait: bool) -> set[int]:
-    """Those of them that are locked now; with `may_wait` all that there are."""
+    """The locked ones of these slots; with `may_wait` all of them."""
     statement = select(coordinator_slot.c.slot).where(coordinator_slot.c.slot.in_(sorted(slots)))
     return set(conn.execute(_in_order(statement).with_for_update(skip_locked=not may_wait)).scalars())
 

@@ -24,7 +24,7 @@ Decide = Callable[[PartitionRow, Standings], ReplicaSet | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Elected:
-    """What a change did: `changed` are the rows as they are now, `fenced` those whom it took out of service."""
+    """The result of a change: `changed` are the rows as they are now, `fenced` the brokers taken out of service."""
 
     change_number: int
     changed: tuple[PartitionRow, ...]
@@ -38,11 +38,11 @@ def change_replica_sets(
     fence: Collection[InSyncReplica] = (),
     only: Collection[TopicPartition] | None = None,
 ) -> Elected:
-    """What `decide` said of every partition of living topics, or of those in `only`, written with the next epochs.
+    """Writes `decide`'s answer for every partition of living topics, or for those in `only`, with the next epochs.
 
     First the registrations in `fence` are taken out of service, those of them that are still current and serve:
-    `decide` sees the standings after that. Repeating it after an unknown outcome is harmless. What `decide` raises
-    ends the transaction, and nothing is changed.
+    `decide` sees the standings after that. Repeating it after an unknown outcome is harmless. An error of `decide` ends
+    the transaction, and nothing is changed.
     """
     change_number = take_number(conn)
     fenced = tuple(each for each in fence if _fence(conn, each, change_number))

@@ -5,12 +5,12 @@ hold a statement about the catalogue: those are functions `f(conn, ...)` in the 
 
 What is done, and why (measured; see docs/adr/0005):
 - SQLite: one connection, `BEGIN IMMEDIATE`, WAL with `synchronous=FULL`. Weaker settings lost
-  transactions at a power cut, and several writers meet a bug in SQLite before 3.51.3.
+transactions at a power cut, and several writers meet a bug in SQLite before 3.51.3.
 - PostgreSQL: READ COMMITTED. Every change of the control plane first locks the feed's row
-  (`meta.cluster`), so that changes are serial and no statement reads what another one is changing.
+(`meta.cluster`), so that changes are serial and no statement reads what another one is changing.
 - A call past its deadline loses its connection: a cancelled wait can look like a commit. What is then
-  known about the outcome decides the error: `MetadataUnavailable` (nothing was changed) or its subclass
-  `MetadataOutcomeUnknown` (the COMMIT was on its way).
+known about the outcome decides the error: `MetadataUnavailable` (nothing was changed) or its subclass
+`MetadataOutcomeUnknown` (the COMMIT was on its way).
 """
 
 import asyncio
@@ -99,7 +99,7 @@ class Database:
         return 0 if self._is_sqlite else 1_000 * connections.connect_timeout_s(self._deadline_ms)
 
     async def run(self, fn: Callable[[Connection], T], *, deadline_ms: int | None = None, ahead: bool = False) -> T:
-        """What `fn(conn)` returns, after its transaction was committed; rolled back when it raises.
+        """The result of `fn(conn)`, after its transaction was committed; rolled back when it raises.
 
         Raises `MetadataUnavailable` when the database did not do it within `deadline_ms` (counted from
         now, waiting for a thread included) or cannot be reached: nothing was changed. Raises its subclass
@@ -128,7 +128,7 @@ class Database:
             timer.cancel()
 
     def listen(self, on_change: Callable[[], None]) -> Listener:
-        """Calls `on_change` from a thread of its own soon after a change was committed, by whomever.
+        """Calls `on_change` from a thread of its own soon after any process has committed a change.
 
         Some calls may be missing, and some may be for nothing: it only saves waiting for the next poll. SQLite
         never calls. Close it, or the database, to end it.

@@ -32,7 +32,7 @@ def count(conn: Connection) -> int:
 
 
 def load_all(conn: Connection, *, limit: int) -> tuple[CommittedOffsetRow, ...]:
-    """Up to `limit` committed offsets, by group; not those below 0, which are no positions."""
+    """Up to `limit` committed offsets, by group; without those below 0, which are no positions."""
     columns, positions = group_offset.c, partition_position.c
     statement = (
         select(
@@ -54,7 +54,7 @@ def load_all(conn: Connection, *, limit: int) -> tuple[CommittedOffsetRow, ...]:
 
 
 def high_watermarks(conn: Connection, topic_ids: Collection[UUID]) -> Mapping[tuple[UUID, int], int]:
-    """What leaders last reported, by topic id and partition; those that never reported are missing."""
+    """The last reports of leaders, by topic id and partition; partitions without a report are missing."""
     columns = partition_position.c
     statement = select(columns.topic_id, columns.partition, columns.high_watermark)
     if len(topic_ids) <= MAX_TOPICS_TO_FILTER:

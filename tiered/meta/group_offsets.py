@@ -25,7 +25,7 @@ MAX_TOPICS_TO_FILTER = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetEntry:
-    """What a group commits for one partition: the next offset it will read. `leader_epoch` is -1 while unknown."""
+    """A group's commit for one partition: the next offset it will read. `leader_epoch` is -1 while unknown."""
 
     topic_id: UUID
     partition: int
@@ -64,7 +64,7 @@ class GroupCommit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WritingCoordinator:
-    """Who writes: a registration, the epochs of the slots it holds, and the number of this write among its own."""
+    """The writer: a registration, the epochs of the slots it holds, and the number of this write among its own."""
 
     broker_id: int
     broker_epoch: int
@@ -74,7 +74,7 @@ class WritingCoordinator:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOutcome:
-    """What became of a batch, once its transaction is committed: an error for each commit that was refused."""
+    """The outcome of a batch, once its transaction is committed: an error for each commit that was refused."""
 
     refused: Mapping[int, TieredError]
 

@@ -131,7 +131,7 @@ def remove(conn: Connection, group_id: str) -> bool:
 
 
 def remove_without_offsets(conn: Connection, group_ids: Sequence[str], *, empty_before_ms: int) -> tuple[str, ...]:
-    """Those of these groups that had no members since that time and no offset left: their rows are gone."""
+    """Deletes those of these groups that had no members since that time and no offset left, and returns them."""
     holds = exists().where(group_offset.c.group_id == consumer_group.c.group_id)
     empty = (consumer_group.c.group_id.in_(group_ids), consumer_group.c.empty_since_ms < empty_before_ms)
     statement = delete(consumer_group).where(*empty, ~holds).returning(consumer_group.c.group_id)

@@ -1,8 +1,8 @@
 """Word of changes as they are committed: PostgreSQL's NOTIFY, heard on a connection and a thread of its own.
 
 Owns that connection: it is made again for ever, with a back-off, and a silent one is tried from time to time. Only
-wakes: what has changed is read from the feed, and polling is the floor (rule 10), so that nothing depends on a
-notification that was lost. SQLite has none; its listener never speaks.
+wakes: changes are read from the feed, and polling is the floor (rule 10), so that nothing depends on a notification
+that was lost. SQLite has none; its listener never speaks.
 """
 
 import logging

@@ -1,8 +1,8 @@
-"""Who lives, and who looks after the cluster: heartbeats and the controller's lease, by the database's clock.
+"""Heartbeats and the controller's lease, by the database's clock.
 
 Owns the rows of `lease`, and the beat that a broker makes several times a second. Must never decide that a broker is
-dead, and never make anything safe: two who think that they hold the lease do no harm (rule 10), because every change
-of the control plane is a compare-and-swap.
+dead, and never make anything safe: two brokers that think they hold the lease do no harm (rule 10), because every
+change of the control plane is a compare-and-swap.
 """
 
 from dataclasses import dataclass, replace
@@ -174,7 +174,7 @@ def _say(conn: Connection, before: Beat, *, unfencing_under: int | None) -> Beat
 
 
 def _hold(conn: Connection, own: Beat, lease_ms: int) -> int:
-    """Who holds the lease after this broker has tried to take or renew it."""
+    """The holder of the lease after this broker has tried to take or renew it."""
     its = {"its_id": own.broker_id, "its_epoch": own.broker_epoch}
     lengths = {"lease_ms": lease_ms, "longest_lease_ms": 2 * lease_ms}
     if conn.execute(_holding(conn.dialect.name), {**its, **lengths}).rowcount == 1:

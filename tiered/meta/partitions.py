@@ -63,7 +63,7 @@ class PartitionRow:
 
     @property
     def replica_set(self) -> ReplicaSet:
-        """What elections and reassignments change of it."""
+        """The columns that elections and reassignments change."""
         return ReplicaSet(
             leader=self.leader,
             leader_epoch=self.leader_epoch,
@@ -76,7 +76,7 @@ class PartitionRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IsrChange:
-    """What a leader wants of one partition: `isr`, if the row is still at these epochs."""
+    """A leader's change of one partition: `isr`, if the row is still at these epochs."""
 
     topic_id: UUID
     partition: int
@@ -101,7 +101,7 @@ def load_all(conn: Connection) -> tuple[PartitionRow, ...]:
 
 
 def load_living(conn: Connection, wanted: Collection[TopicPartition]) -> tuple[PartitionRow, ...]:
-    """Those of the partitions whose topics are not deleted."""
+    """The rows of the partitions whose topics are not deleted."""
     names = frozenset(wanted)
     of_topics = {each.topic_id for each in names}
     if len(of_topics) > MAX_NAMED_TOPICS:
@@ -157,7 +157,7 @@ def raise_log_start_offset(
 def change_isrs(
     conn: Connection, *, broker_id: int, broker_epoch: int, changes: Sequence[IsrChange]
 ) -> tuple[PartitionRow | TieredError, ...]:
-    """What became of each change that a leader wants, in one transaction: the new row, or why it is as it was.
+    """The outcome of each change that a leader wants, in one transaction: the new row, or why it did not change.
 
     A changed partition has the `isr` of its change and the next `partition_epoch`: its leader's compare-and-swap. It
     is changed only where all of this holds (rule 1): the caller leads in `leader_epoch`, the row is at
@@ -274,7 +274,7 @@ def _refusal(
 ) -> TieredError | None:
     """Why the change cannot be made; None where it can, or has been.
 
-    What only a newer row can say comes first: who passes it knows that no earlier try has happened.
+    Checks of the newer row come first: a change that passes them knows that no earlier try has happened.
     """
     if row is None:
         return _unknown(change.topic_id, change.partition)
@@ -310,7 +310,7 @@ def _unknown(topic_id: UUID, number: int) -> UnknownTopicOrPartition:
 
 
 def _load_some(conn: Connection, wanted: Sequence[IsrChange]) -> tuple[PartitionRow, ...]:
-    """Those of deleted topics too: the epoch that their deletion raised fences their leaders."""
+    """Partitions of deleted topics too: the epoch that their deletion raised fences their leaders."""
     if len(wanted) == 1:
         condition: tuple[ColumnElement[bool], ...] = this_partition(wanted[0].topic_id, wanted[0].partition)
     else:

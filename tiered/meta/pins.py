@@ -1,9 +1,9 @@
-"""Pins and snapshots: what retention must leave, granted and given up.
+"""Pins and snapshots: offsets that retention must leave, granted and given up.
 
 Owns the rows of `pin` and `pinned_range`, and the one clock by which they end: the database's. A snapshot is a pin with
-a name. Whoever takes, renews or gives up a pin takes the feed's number first, as `segments.retire_before` does before
-it asks `refuse_retirement`: so a pin that was granted is seen by every retirement after it, and one that comes too late
-for a retirement is told so. `holds_object` is what purges ask. Must never change an offset or a segment.
+a name. Every change of a pin takes the feed's number first, as `segments.retire_before` does before it asks
+`refuse_retirement`: so a pin that was granted is seen by every retirement after it, and one that comes too late for a
+retirement is told so. `holds_object` is what purges ask. Must never change an offset or a segment.
 
 An explicit deletion (DeleteRecords, a topic's) is refused by a snapshot, which somebody made to keep these records and
 can delete. It is not refused by a pin, which is a reader's and ends by itself: the records are gone for clients at
@@ -41,7 +41,7 @@ PURGE_MARGIN_MS = 60_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedRange:
-    """What to hold of one partition: from `start_offset`, or where the log starts, up to `end_offset`."""
+    """The wanted hold on one partition: from `start_offset`, or where the log starts, up to `end_offset`."""
 
     partition: int
     start_offset: int | None
@@ -50,7 +50,7 @@ class WantedRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PinnedRange:
-    """What is held of one partition: offsets from `start_offset` up to, and without, `end_offset`."""
+    """The hold on one partition: offsets from `start_offset` up to, and without, `end_offset`."""
 
     partition: int
     start_offset: int
@@ -206,7 +206,7 @@ def list_ids(conn: Connection) -> frozenset[UUID]:
 
 
 def held(conn: Connection, topic_ids: Collection[UUID]) -> HeldRanges:
-    """What pins and snapshots hold of these topics now; of all topics where they are too many to be named."""
+    """The ranges that pins and snapshots hold of these topics now; of all topics where these are too many to name."""
     found: dict[tuple[UUID, int], list[HeldRange]] = {}
     at_ms = database_now_ms(conn)
     of_topics = () if len(topic_ids) > MAX_NAMED_TOPICS else (pinned_range.c.topic_id.in_(topic_ids),)
@@ -319,7 +319,7 @@ def _refuse(what: str, label: str, name: str | None) -> Never:
 
 
 def _granted(conn: Connection, topic_id: UUID, wanted: Sequence[WantedRange]) -> list[dict[str, int]]:
-    """What can still be held of `wanted`, as rows. Nobody moves a log's start meanwhile."""
+    """The part of `wanted` that can still be held, as rows. No log start moves meanwhile."""
     row = conn.execute(select(topic.c.name, topic.c.deleted_at_ms).where(topic.c.topic_id == topic_id)).one_or_none()
     if row is None or row.deleted_at_ms is not None:
         raise UnknownTopicId(f"no topic has the id {topic_id}, or it was deleted")
@@ -362,7 +362,7 @@ def _is_live(conn: Connection) -> ColumnElement[bool]:
 
 
 def _forget_expired(conn: Connection) -> None:
-    """Whoever takes one cleans up, so that their number is bounded. A name is free at once."""
+    """Every new pin removes ended ones, so that their number is bounded. A name is free at once."""
     ended_for_long = pin.c.expires_at_ms <= now_ms(conn) - PURGE_MARGIN_MS
     _remove(conn, or_(ended_for_long, pin.c.name.is_not(None) & (pin.c.expires_at_ms <= now_ms(conn))))
 

@@ -35,7 +35,7 @@ MinIsr = Callable[[UUID], int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcomes:
-    """What became of each partition that was asked for: an error, or None. `change_number` says when it holds."""
+    """The outcome for each partition in the request: an error, or None. `change_number` says when it holds."""
 
     change_number: int
     errors: Mapping[TopicPartition, TieredError | None]

@@ -1,8 +1,8 @@
-"""Swaps in the catalogue: other objects in the places of committed ones, with the same offsets (decision 0016).
+"""Swaps: other objects in the places of committed ones, with the same offsets (decision 0016).
 
-Owns that transition. The rows of the new objects are planned like those of uploads, so what becomes of an unfinished
-swap is what becomes of an unfinished upload. A swap retires the old rows and commits the new ones in one transaction,
-behind the feed's lock. Must never move an offset, nor touch an object.
+Owns that transition. The rows of the new objects are planned like those of uploads, so an unfinished swap is swept like
+an unfinished upload. A swap retires the old rows and commits the new ones in one transaction, behind the feed's lock.
+Must never move an offset, nor touch an object.
 
 What holds after every call: the committed rows of a partition tile the log exactly as before (T3, T5); each new one
 has its predecessor's epoch, its time of commit and its place in the chain of roots. Nobody's leader epoch fences a
@@ -33,7 +33,7 @@ NOBODY = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewObject:
-    """What is to come in the place of the committed row `before`. Its size and its root are not known yet."""
+    """The row that will replace the committed row `before`. Its size and its root are not known yet."""
 
     before: SegmentRow
     object_id: UUID

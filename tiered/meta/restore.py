@@ -66,7 +66,7 @@ EMPTY = TargetDatabase(cluster_id=None, brokers=0, holds=None)
 
 
 def look_at(url: str) -> TargetDatabase:
-    """What the database of this URL holds. A SQLite file that does not exist is not made for that.
+    """The contents of the database at this URL. A missing SQLite file is not made for that.
 
     Raises InvalidConfig, MetadataUnavailable.
     """
@@ -83,7 +83,7 @@ def look_at(url: str) -> TargetDatabase:
 
 
 def look(conn: Connection) -> TargetDatabase:
-    """What there is, in a database that need not have our tables."""
+    """The contents of a database that need not have our tables."""
     tables = set(inspect(conn).get_table_names())
     if "alembic_version" not in tables or cluster.name not in tables:
         # Ours are always made together with their revision: whatever is here is somebody else's.
@@ -227,7 +227,7 @@ def _tables(plan: RestorePlan, now_ms: int) -> Iterator[tuple[Table, Iterable[di
                 "kind": each.kind,
                 "protocol_type": each.protocol_type,
                 "generation": each.generation,
-                # Nobody is in it, as of now: its offsets are kept for as long as those of a group that was just left.
+                # The group has no members, as of now: its offsets are kept as if the last member had just left.
                 "empty_since_ms": now_ms,
                 "slot_epoch": 0,
                 "commit_number": 0,
@@ -269,7 +269,7 @@ def _topic_row(each: RestoredTopic, now_ms: int, number: int) -> dict[str, Any]:
 
 
 def _partition_row(each: RestoredTopic, its: RestoredPartition, number: int) -> dict[str, Any]:
-    """Nobody has any of it on disk, so anybody may lead: the first replica, as soon as it registers."""
+    """No broker has any of it on disk, so any may lead: the first replica, as soon as it registers."""
     return {
         "topic_id": each.topic_id,
         "partition": its.partition,

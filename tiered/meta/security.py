@@ -1,7 +1,7 @@
-"""What the catalogue knows of security, as one piece: brokers keep it in memory and get it anew when any of it changed.
+"""SQL's rows about security, as one piece: brokers keep them in memory, and read all anew when any has changed.
 
 Owns the rows of credentials, access control lists and quotas, the bound of their number, and the number of their last
-change: whoever changes one of these tables calls `note_change` first, in the same transaction. Must never see a
+change: a function that changes one of these tables calls `note_change` first, in the same transaction. Must never see a
 password, nor decide what a rule or a quota means: `rules.security` does.
 """
 
@@ -33,7 +33,7 @@ _KEPT = tuple(each.name for each in fields(ScramCredential))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScramCredentialRow:
-    """What is kept of one user's password for one mechanism (RFC 5802)."""
+    """One user's credential for one mechanism (RFC 5802)."""
 
     user_name: str
     mechanism: str
@@ -119,8 +119,7 @@ def load_acls(conn: Connection) -> tuple[AclRow, ...]:
 
 
 def create_acls(conn: Connection, rules: Sequence[AclRow], *, now_ms: int) -> int:
-    """The number of the change. What is there already stays as it is. Raises PolicyViolation when there would be too
-    many."""
+    """The number of the change. Rules that exist already stay. Raises PolicyViolation when there would be too many."""
     number = note_change(conn)
     there = set(load_acls(conn))
     new = [rule for rule in dict.fromkeys(rules) if rule not in there]

@@ -33,7 +33,7 @@ broker_listener = Table(
     Column("port", Integer, nullable=False),
 )
 
-# What SCRAM keeps of a password (RFC 5802): nothing that a password could be found from but by trying.
+# SCRAM's credential of a password (RFC 5802): only trying finds the password from it.
 scram_credential = Table(
     "scram_credential",
     metadata,

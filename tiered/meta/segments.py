@@ -1,4 +1,4 @@
-"""The catalogue of segment objects: every row, and every change of its state.
+"""The rows of segment objects, and every change of their state.
 
 Owns the rows of `segment` and `partition.cold_end_offset`. Each transition of `rules.segments.segment_states` is one
 conditional update, and all checks and changes of a call share one transaction behind the feed's lock
@@ -32,7 +32,7 @@ MAX_IDS = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentPlan:
-    """What is known of a segment before its object exists. Times are milliseconds since 1970 UTC.
+    """The facts about a segment before its object exists. Times are milliseconds since 1970 UTC.
 
     `object_id` is new for every attempt and part of `object_key`. `size_bytes` is the whole object,
     `log_bytes` the batches in it. Hashes are 64 hexadecimal digits. `deadline_ms` is the time after which

@@ -1,7 +1,7 @@
 """Settings that people change while brokers run: of all brokers, of one, of groups and of subscriptions to metrics.
 
-Owns the stored text, and the bound of how much there is for what has no row of its own. Must never interpret a value:
-`config` knows names, ranges and defaults. All of them share one number in the feed.
+Owns the stored text, and the bound for resources without a row of their own. Must never interpret a value: `config`
+knows names, ranges and defaults. All of them share one number in the feed.
 """
 
 from collections.abc import Iterable, Mapping
@@ -46,7 +46,7 @@ def alter_resource(
 
 
 def load_all(conn: Connection) -> dict[int | None, dict[str, str]]:
-    """What is set, by broker id; `None` is the default for all brokers."""
+    """The stored settings, by broker id; `None` is the default for all brokers."""
     found: dict[int | None, dict[str, str]] = {}
     for row in conn.execute(select(broker_config).order_by(broker_config.c.scope, broker_config.c.name)):
         broker_id = None if row.scope == CLUSTER_WIDE else int(row.scope)
@@ -55,7 +55,7 @@ def load_all(conn: Connection) -> dict[int | None, dict[str, str]]:
 
 
 def load_resources(conn: Connection) -> dict[Resource, dict[str, str]]:
-    """What is set, by resource, in the order of the keys."""
+    """The stored configs, by resource, in the order of the keys."""
     found: dict[Resource, dict[str, str]] = {}
     for row in conn.execute(select(resource_config).order_by(*resource_config.primary_key.columns)):
         found.setdefault((row.kind, row.resource), {})[row.name] = row.value

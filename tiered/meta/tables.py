@@ -1,8 +1,8 @@
-"""The tables of the catalogue, as SQLAlchemy Core describes them: one text for SQLite and PostgreSQL.
+"""The tables of the metadata store, in SQLAlchemy Core: one text for SQLite and PostgreSQL.
 
-Owns names, types, keys and the constraints that keep rows sane even against a bug in this code. Must
-never hold a statement. A change here needs a revision in `migrations/versions`; a test compares the two. Those of
-security are in `security_tables`.
+Owns names, types, keys and the constraints that keep rows sane even against a bug in this code. Must never hold a
+statement. A change here needs a revision in `migrations/versions`; a test compares the two. Tables of security are in
+`security_tables`.
 
 Why each change of topics, partitions, brokers, settings or segments carries a `change_number`: see
 `tiered.meta.changes`. Times are milliseconds since 1970 UTC.
@@ -91,7 +91,7 @@ cluster = Table(
     Column("change_number", BigInteger, nullable=False),
     Column("settings_change_number", BigInteger, nullable=False),
     Column("security_change_number", BigInteger, nullable=False, server_default=text("0")),
-    # Whose objects the rows of `segment` are; empty until the first broker starts.
+    # The object store of the rows of `segment`; empty until the first broker starts.
     Column("store", Text),
     CheckConstraint("id = 1", name="only_row"),
 )
@@ -114,7 +114,7 @@ broker = Table(
     Column("change_number", BigInteger, nullable=False, index=True),
 )
 
-# Who does what one broker does for all, and until when by the database's clock. Never decides safety (R11).
+# The controller, and how long its lease lasts by the database's clock. Never decides safety (R11).
 lease = Table(
     "lease",
     metadata,
@@ -227,13 +227,13 @@ segment = Table(
         unique=True,
         info={WHERE: "state = 'committed'"},
     ),
-    # What the sweepers ask for every few seconds: few rows of many.
+    # The sweepers ask for these every few seconds: few rows of many.
     Index("ix_segment_planned", "deadline_ms", info={WHERE: "state = 'planned'"}),
     Index("ix_segment_retired", "purge_after_ms", info={WHERE: "state = 'retired'"}),
     Index("ix_segment_purged", "purged_at_ms", info={WHERE: "state = 'purged'"}),
 )
 
-# What retention must leave. A snapshot is a pin with a name, and may be for good. Not in the feed: who deletes asks.
+# Offsets that retention must leave. A snapshot is a pin with a name, and may never end. Not in the feed: deleters ask.
 
 pin = Table(
     "pin",

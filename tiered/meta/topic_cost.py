@@ -1,4 +1,4 @@
-"""What each topic takes of both tiers, as `v_topic_cost` tells it.
+"""The bytes of each topic in both tiers, from `v_topic_cost`.
 
 Owns nothing: it asks the same view that people SELECT from, so that the two never differ.
 """

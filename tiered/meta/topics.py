@@ -128,9 +128,9 @@ def add_partitions(
 def delete_topic(conn: Connection, topic_id: UUID, *, now_ms: int, purge_after_ms: int) -> TopicRow:
     """The topic's tombstone. Its committed segments are retired in the same transaction.
 
-    Nobody leads its partitions any more and their leader epochs move on, so an upload that is under way can
-    no longer be committed. Objects may be deleted from `purge_after_ms` (a time) on, and when no pin holds them any
-    more. Raises `UnknownTopicId`, and `Pinned` where a snapshot holds any of it.
+    Its partitions have no leader any more and their leader epochs move on, so an upload that is under way can no longer
+    be committed. Objects may be deleted from `purge_after_ms` (a time) on, and when no pin holds them any more. Raises
+    `UnknownTopicId`, and `Pinned` where a snapshot holds any of it.
     """
     number = take_number(conn)
     pins.refuse_deletion(conn, topic_id, load_living(conn, topic_id).name)
@@ -239,10 +239,10 @@ def _tombstones(conn: Connection, limit: int, *conditions: ColumnElement[bool]) 
 
 
 def _delete_what_nobody_writes(conn: Connection, table: Table, topic_ids: Sequence[UUID]) -> None:
-    """Those rows of the topics that no other transaction has locked; the others would come after the deletion anyway.
+    """The rows of the topics that no other transaction has locked; the others would come after the deletion anyway.
 
     Commits of groups and reports take no number, so waiting for their rows here could be a deadlock, and a coordinator
-    that hangs could hold up everybody.
+    that hangs could hold up all others.
     """
     keys = tuple(table.primary_key.columns)
     free = select(*keys).where(table.c.topic_id.in_(topic_ids)).with_for_update(skip_locked=True)

@@ -91,7 +91,7 @@ WHERE t.deleted_at_ms IS NULL
 """,
 )
 
-# What is no position (below 0, by which some clients mean the end or the beginning) lags behind nothing.
+# An offset below 0, by which some clients mean the end or the beginning, is no position and has no lag.
 _LAG_OF_POSITIONS = replace(
     _LAG, query=_LAG.query.replace("CASE WHEN", "CASE WHEN g.committed_offset < 0 THEN NULL\n            WHEN")
 )

@@ -27,7 +27,7 @@ _int32_at = struct.Struct(">i").unpack_from
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
-    """What a member wants, and what it still owns. `generation` is that of `owned_partitions`, or -1."""
+    """A member's subscription, and the partitions it still owns. `generation` is that of `owned_partitions`, or -1."""
 
     topics: tuple[str, ...]
     owned_partitions: Partitions = field(default_factory=lambda: _NOTHING)
@@ -39,7 +39,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """What a member got."""
+    """A member's assignment."""
 
     partitions: Partitions
     user_data: bytes | None = None
@@ -47,7 +47,7 @@ class Assignment:
 
 
 def decode_subscription(data: bytes) -> Subscription:
-    """What it says as far as it can be read: some clients claim a version and leave out its last fields.
+    """The subscription, as far as it can be read: some clients claim a version and leave out its last fields.
 
     Raises MalformedRequest where its topics cannot be read.
     """

@@ -166,7 +166,7 @@ def _read_length(source: Source, flexible: bool, short_string: bool = False) -> 
 
 
 def _read_null(source: Source, name: str, nullable: bool, length: str, into: str) -> None:
-    """What happens below zero; the caller goes on with `else`."""
+    """The lines for a length below zero; the caller goes on with `else`."""
     with source.block(f"if {length} < 0:"):
         if nullable:
             source.line(f'if {length} != -1: short("{name}", {length})')

@@ -89,7 +89,7 @@ def error_name(code: int) -> str:
 
 
 def advice(code: int) -> str | None:
-    """What the code means and what to do about it, where we know more than its name."""
+    """The meaning of the code and advice, where we know more than its name."""
     return _ADVICE.get(code)
 
 

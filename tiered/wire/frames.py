@@ -28,7 +28,7 @@ _RESPONSE_V1 = struct.Struct(">iB")
 
 
 class RequestHeader(NamedTuple):
-    """Whose request of which version, and where its body begins. (A NamedTuple: one is built for each request.)"""
+    """The API, the version, the client, and where the body begins. (A NamedTuple: one is built for each request.)"""
 
     api_key: int
     api_version: int
@@ -69,7 +69,7 @@ def read_request_header(buffer: Buffer, position: int, end: int) -> RequestHeade
 
 
 def request_header(api_key: int, api_version: int, correlation_id: int, client_id: str | None) -> bytes:
-    """What `read_request_header` reads."""
+    """The fields that `read_request_header` reads."""
     encoded = b"" if client_id is None else client_id.encode()
     length = -1 if client_id is None else len(encoded)
     tags = b"\x00" if is_flexible(api_key, api_version) else b""

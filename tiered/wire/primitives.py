@@ -33,7 +33,7 @@ _pack_int32 = struct.Struct(">i").pack
 
 
 class CurrentLeader(NamedTuple):
-    """Who leads a partition now; sent along with NOT_LEADER_OR_FOLLOWER so that clients need no Metadata."""
+    """The present leader of a partition; sent with NOT_LEADER_OR_FOLLOWER so that clients need no Metadata."""
 
     leader_id: int = -1
     leader_epoch: int = -1

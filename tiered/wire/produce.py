@@ -80,7 +80,7 @@ class RecordError(NamedTuple):
 
 
 class PartitionResult(NamedTuple):
-    """What became of one partition's records. `log_append_time_ms` is -1 for topics with CreateTime."""
+    """The outcome for one partition's records. `log_append_time_ms` is -1 for topics with CreateTime."""
 
     partition_index: int
     error_code: int = 0
@@ -109,7 +109,7 @@ class ProduceResponse(NamedTuple):
 
 
 class TopicBatches(NamedTuple):
-    """What a client sends to one topic: (partition index, raw batches or None) for each partition."""
+    """A client's data for one topic: (partition index, raw batches or None) for each partition."""
 
     name: str | None
     topic_id: UUID | None

@@ -1,4 +1,4 @@
-"""What clients push of their metrics (KIP-714): OpenTelemetry's MetricsData, as protobuf.
+"""Metrics that clients push (KIP-714): OpenTelemetry's MetricsData, as protobuf.
 
 Owns the few fields of it that Kafka's clients fill: gauges and sums of numbers, and their attributes; all else is
 skipped. Hand-written, because protobuf's runtime and OpenTelemetry's classes are a native library and a hundred modules
@@ -39,7 +39,7 @@ class Point:
 
 
 def decode_metrics(data: bytes) -> list[Point]:
-    """Every number of a gauge or a sum. Raises MalformedRequest for what is no such message, or too large a one."""
+    """Every number of a gauge or a sum. Raises MalformedRequest for a wrong or too large message."""
     message = _Message(data)
     found: list[Point] = []
     for resource in message.parts(0, len(data), 1):
@@ -57,7 +57,7 @@ class _Message:
         self._fields_left = MAX_FIELDS
 
     def points(self, start: int, end: int) -> Iterator[Point]:
-        """Those of one Metric."""
+        """The numbers of one Metric."""
         name = ""
         bodies: list[tuple[int, int, bool]] = []
         for number, kind, first, last in self._fields(start, end):
@@ -100,7 +100,7 @@ class _Message:
             elif kind == _BYTES and number == 7 and len(attributes) < MAX_ATTRIBUTES:
                 attributes.append(self._attribute(first, last))
         if value is not None and not math.isfinite(value):
-            value = None  # A rate of nothing, say. Nobody could add it up.
+            value = None  # Not a number, as of a rate of nothing: it cannot be added up.
         return value, tuple(attributes)
 
     def _attribute(self, start: int, end: int) -> tuple[str, str]:

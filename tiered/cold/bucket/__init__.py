@@ -1,1 +1,1 @@
-"""What is in the bucket, read and checked against what was committed."""
+"""The contents of the bucket, read and checked against what was committed."""

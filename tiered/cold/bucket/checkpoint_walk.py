@@ -28,10 +28,10 @@ class WalkedPage:
 
 
 def walk(store: ObjectStore, topic_id: UUID, partition: int) -> Iterator[WalkedPage]:
-    """The partition's pages, oldest first, and what its head holds itself; nothing when there is no head.
+    """The partition's pages, oldest first, then the head's own segments; nothing when there is no head.
 
-    A page that is damaged or missing is a fault, and the walk goes on behind it. Raises CorruptObject when the head
-    is damaged, StoreUnavailable.
+    A page that is damaged or missing is a fault, and the walk goes on after it. Raises CorruptObject when the head is
+    damaged, StoreUnavailable.
     """
     before: CommittedSegment | None = None
     reached: int | None = None
@@ -41,7 +41,7 @@ def walk(store: ObjectStore, topic_id: UUID, partition: int) -> Iterator[WalkedP
             return
         head = stored.checkpoint
         if reached is None or reached < head.log_start_offset:
-            before, start = None, head.log_start_offset  # What lies between was retired meanwhile.
+            before, start = None, head.log_start_offset  # The segments between were retired meanwhile.
         else:
             start = reached
         try:
@@ -107,7 +107,7 @@ def _read_page(
 def _checked(
     head: PartitionCheckpoint, found: tuple[CommittedSegment, ...], before: CommittedSegment | None, start: int
 ) -> WalkedPage:
-    """Those of `found` that are above `start`, compared with each other. Below it nothing is promised any more."""
+    """The segments in `found` that are above `start`, compared with each other. Below it nothing is promised."""
     segments = tuple(segment for segment in found if segment.end_offset > start)
     faults: list[Fault] = []
     for segment in segments:

@@ -111,7 +111,7 @@ def write_partition_checkpoint(
         # A head that cannot be read is replaced: SQL, not the bucket, is the authority.
         before, etag = _head_to_replace(store, checkpoint)
         _require_own(before, checkpoint)
-        # Nobody counts so far: who wrote that would have our next one be unreadable.
+        # No writer counts so far: one that wrote such a number would make our next one unreadable.
         seen = 0 if before is None or before.version >= MAX_VERSION else before.version
         version = max(checkpoint.version, seen + 1)
         taken_over = with_pages_of(
@@ -137,7 +137,7 @@ def write_partition_checkpoint(
 def _head_to_replace(
     store: ObjectStore, checkpoint: PartitionCheckpoint
 ) -> tuple[PartitionCheckpoint | None, str | None]:
-    """What can be taken over from the present head, and its etag, None where there is no head."""
+    """The part of the present head that can be taken over, and its etag, None where there is no head."""
     try:
         stored = read_partition_checkpoint(store, checkpoint.topic_id, checkpoint.partition)
     except CorruptObject:
@@ -163,7 +163,7 @@ def _says_the_same(before: PartitionCheckpoint, after: PartitionCheckpoint) -> b
 
 
 def _page_of(store: ObjectStore, head: PartitionCheckpoint | None, reference: PageRef) -> tuple[CommittedSegment, ...]:
-    """What is in a page of the head; nothing when that is lost or damaged: it is sealed anew then."""
+    """The segments in a page of the head; empty when the page is lost or damaged: it is sealed anew then."""
     assert head is not None, "whoever has a page has its head"
     try:
         return read_page(store, reference, head.topic_id, head.partition)
@@ -216,7 +216,7 @@ def read_own_page(store: ObjectStore, page: PageRef, topic_id: UUID, partition: 
 def require_own(segments: tuple[CommittedSegment, ...], topic_id: UUID, partition: int) -> tuple[CommittedSegment, ...]:
     """`segments` of a head or a page, if the objects that they name are the partition's. Raises CorruptObject.
 
-    What the catalogue names under one topic is read with that topic's rights, and deleted with its retention.
+    Objects named under one topic are read with that topic's rights, and deleted with its retention.
     """
     for segment in segments:
         foreign = segment_check.check_key(segment, topic_id, partition)

@@ -1,4 +1,4 @@
-"""What cold contributes to an upload: describe the local file, and check what the store holds afterwards.
+"""The cold tier's part of an upload: describe the local file, and check the stored object afterwards.
 
 Owns no order: `broker.segment_lifecycle` alone decides when SQL and the store are written (T2). Every function
 blocks and runs in a thread. Must never trust a put because it returned.

@@ -1,9 +1,9 @@
 """Verified chunks of cold segments on the local disk: one cache for all readers of a broker.
 
-Owns its folder, which is wiped at start: what is in it was verified by this process. Loads are shared and end
-in the cache whatever becomes of those who asked (T7); one load may bring several neighbouring chunks, each with an
-outcome of its own, which stay and go together. Must never hold more bytes than it may, never keep a chunk whose load
-failed, and never do disk work on the event loop but open a file (`files` does the rest in threads).
+Owns its folder, which is wiped at start: this process verified every chunk in it. Loads are shared and end in the cache
+even if their readers go away (T7); one load may bring several neighbouring chunks, each with an outcome of its own,
+which stay and go together. Must never hold more bytes than it may, never keep a chunk whose load failed, and never do
+disk work on the event loop but open a file (`files` does the rest in threads).
 """
 
 import asyncio
@@ -35,8 +35,8 @@ Loaded: TypeAlias = bytes | memoryview | Exception
 class ChunkRun:
     """Neighbouring chunks of one object, of so many bytes each, and how to load them with one request.
 
-    `load(count)` runs in a thread and answers with the first `count` of them, verified. What it raises is a failure of
-    all; one that it answers with is a failure of that chunk alone.
+    `load(count)` runs in a thread and answers with the first `count` of them, verified. An error that it raises is a
+    failure of all; an error in its answer is a failure of that chunk alone.
     """
 
     object_id: UUID
@@ -113,7 +113,7 @@ class ChunkCache:
         self._flights.start(tasks)
 
     async def stop(self) -> None:
-        """Loads in progress are given up; who waits for them gets `ShuttingDown`."""
+        """Loads in progress are given up; their waiters get `ShuttingDown`."""
         await self._flights.stop()
         await asyncio.to_thread(self._writing.close)
 
@@ -124,7 +124,7 @@ class ChunkCache:
 
     @property
     def loading_bytes(self) -> int:
-        """What loads in progress hold of the byte budget."""
+        """The part of the byte budget that loads in progress hold."""
         return self._budget.taken_now
 
     @property

@@ -30,7 +30,7 @@ class ChecksState:
 
 
 def named(place: ExpectedSegment, error: Corrupt) -> Corrupt:
-    """What a broker says of it: the same failure with everything that is concerned (T8)."""
+    """The broker's message for it: the same failure with all that is concerned (T8)."""
     return place.named(
         error,
         remedy="; restore the object, or move the log start above it",

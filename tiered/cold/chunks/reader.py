@@ -75,7 +75,7 @@ class ColdReader:
 
     @property
     def cache_state(self) -> ChunkCacheState:
-        """What the chunk cache has done, for metrics."""
+        """The counts of the chunk cache, for metrics."""
         return self._cache.state
 
     async def start(self, tasks: asyncio.TaskGroup) -> None:
@@ -84,7 +84,7 @@ class ColdReader:
         self._opening.start(tasks)
 
     async def stop(self) -> None:
-        """Gives up downloads in progress; who waits gets `ShuttingDown`."""
+        """Gives up downloads in progress; their waiters get `ShuttingDown`."""
         await self._opening.stop()
         await self._cache.stop()
         await asyncio.to_thread(self._cutting.close)
@@ -181,7 +181,7 @@ class ColdReader:
             chunk_bytes=row.length,
             waited=held is None,
         )
-        # What is on its way to this one reader begins before what is only expected of it.
+        # Chunks that this reader waits for begin before those that it is only expected to want.
         loading = None if held is not None else self._cache.loading(self._run(place, chunks, index, pace.request_bytes))
         left_bytes = self._read_ahead(place, chunks, index + 1, pace.ahead_bytes, pace.request_bytes)
         if left_bytes > 0 and following is not None:
@@ -241,8 +241,8 @@ class ColdReader:
 
 
 class SequentialReaders:
-    """Who goes through which partition in order, and how far ahead of each the store is asked: the paces
-    (`rules.pacing.read_ahead`) of at most `REMEMBERED_READERS` readers, of whom those that moved last stay.
+    """The sequential readers of each partition, and how far ahead of each the store is asked: the paces
+    (`rules.pacing.read_ahead`) of the last `REMEMBERED_READERS` readers that moved.
 
     A reader is known by the offset at which it would go on: several may read one partition at different places, and go
     on from one segment to the next.

@@ -1,4 +1,4 @@
-"""What an answer of the store may take: bytes, and time from its first byte to its last.
+"""Limits on an answer of the store: its bytes, and the time from its first byte to its last.
 
 Owns the bounds of all that botocore and the standard library read by themselves, which is everything but the bodies of
 objects: heads, lists, errors, acknowledgements. Loaded with the first request, as botocore is. Must never touch an
@@ -44,7 +44,7 @@ def bound_answers(client: Any, deadlines: BodyDeadlines) -> None:
 
 
 def _is_no_header(record: logging.LogRecord) -> bool:
-    """urllib3 tells of each header that is none with a stack trace. What an answer lacks then is told by its reader."""
+    """urllib3 logs each malformed header with a stack trace. The reader of an answer reports what it lacks."""
     return not record.msg.startswith("Failed to parse headers")
 
 
@@ -75,7 +75,7 @@ class _BoundedSession:
 
 
 class _Read:
-    """What is left of an answer that was read."""
+    """The rest of an answer that was read."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content

@@ -1,4 +1,4 @@
-"""What an exception of boto3 means for us: one table from S3's codes to what the client does next.
+"""The meaning of boto3's exceptions: one table from S3's codes to the client's next step.
 
 Owns the sorting only. Must never retry and never quote a response's text: it may repeat what was sent.
 """
@@ -25,7 +25,7 @@ _TRANSPORT = (BotoConnectionError, HTTPClientError, IncompleteReadError, Respons
 
 
 class Meaning(Enum):
-    """What can be done about a failed request."""
+    """The client's next step after a failed request."""
 
     MISSING = "no such object"
     PRECONDITION = "the condition of the request does not hold"
@@ -76,7 +76,7 @@ _BY_CODE = {
 
 
 def sort_failure(error: Exception) -> Failure | None:
-    """What `error` means, or None when it is a bug of ours (wrong parameters) and must be raised as it is."""
+    """The meaning of `error`, or None when it is a bug of ours (wrong parameters) and must be raised unchanged."""
     if isinstance(error, ClientError):
         return _sort_answer(error)
     if isinstance(error, _SILENCE):
@@ -84,7 +84,7 @@ def sort_failure(error: Exception) -> Failure | None:
     if isinstance(error, _TRANSPORT):
         return Failure(meaning=Meaning.AGAIN, status=0, code=type(error).__name__)
     if isinstance(error, BotoCoreError) and not isinstance(error, ParamValidationError):
-        # What is left needs a person: no credentials, half of them, an expired login, no such profile.
+        # The remaining errors need a person: no credentials, half of them, an expired login, no such profile.
         return Failure(meaning=Meaning.REFUSED, status=0, code=type(error).__name__)
     return None
 

@@ -97,8 +97,8 @@ class S3Uploads:
                 futures.append(self._submit(partial(self._send_part, upload, upload_id, number, start)))
             self._wait_until(futures, upload.deadline, running=0)
         finally:
-            # The caller will close the file, and an abort below a running part would leave that part behind.
-            # What could be cancelled will not begin.
+            # The caller will close the file, and an abort below a running part would leave that part behind. Cancelled
+            # parts will not begin.
             wait([future for future in futures if not future.cancel()])
         return [future.result() for future in futures]
 

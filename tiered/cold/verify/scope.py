@@ -1,7 +1,7 @@
-"""What a verification looks at: the partitions whose heads are in the store, and the topics that they belong to.
+"""The scope of a verification: the partitions whose heads are in the store, and the topics that they belong to.
 
-Owns that choice, and the words for a store in which there is nothing to look at. Every function blocks. Must never
-count what belongs to a deleted topic: its objects go before its checkpoints do.
+Owns that choice, and the message for a store with nothing to check. Every function blocks. Must never count objects of
+a deleted topic: its objects go before its checkpoints do.
 """
 
 from collections.abc import Collection, Iterator

@@ -44,7 +44,7 @@ def memory_bytes(segment: CommittedSegment) -> int:
 
 
 class SegmentVerifier:
-    """Checks segments for several threads. `advance(bytes)` is told of what was read, by any of them."""
+    """Checks segments for several threads. Any of them calls `advance(bytes)` after it has read."""
 
     def __init__(self, store: ObjectStore, sample: ChunkSample, *, advance: Callable[[int], None]) -> None:
         self._store = store

@@ -1,9 +1,9 @@
 """Verifies a store from itself alone: every checkpoint, every segment they name, the chain between them.
 
-Owns the order of the work, its bounds, and what is reported. A few threads check segments, each one at a time, in
-order of topics, partitions and offsets; their tails share a budget of bytes. What looks wrong is held against the
-checkpoints once more before it is called so: brokers go on committing and retiring meanwhile. Must never ask SQL or a
-broker, never write to the store, and never call a store that does not answer corruption.
+Owns the order of the work, its bounds, and what is reported. A few threads check segments, each one at a time, in order
+of topics, partitions and offsets; their tails share a budget of bytes. A fault is compared with the checkpoints once
+more before it is reported: brokers go on committing and retiring meanwhile. Must never ask SQL or a broker, never write
+to the store, and never call a store that does not answer corruption.
 """
 
 import asyncio
@@ -60,7 +60,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """What the checkpoints promise, before a segment is read."""
+    """The segments that the checkpoints promise, before one is read."""
 
     partitions: int
     segments: int
@@ -69,7 +69,7 @@ class Survey:
 
 @dataclass(slots=True)
 class VerificationState:
-    """What a run has found so far. `problems` are sorted at its end; `problem_count` counts those beyond the bound too.
+    """The results of a run so far. `problems` are sorted at its end; `problem_count` counts those beyond the bound too.
 
     `segments` and `log_bytes` are all that the checkpoints name, `known_segments` those in which an earlier run found
     nothing wrong, by the progress file, `unread_bytes` what a sample left out of checked segments, `retired_segments`
@@ -117,7 +117,7 @@ def survey(store: ObjectStore, topics: Collection[str] | None) -> Survey:
 
 
 class VerificationFindings:
-    """What one run over `store`, or over `topics` of it, has found, whoever checks its segments. Every call blocks."""
+    """The findings of one run over `store`, or over `topics` of it, whoever checks its segments. Every call blocks."""
 
     def __init__(self, store: ObjectStore, topics: Collection[str] | None) -> None:
         self._store = store
@@ -126,7 +126,7 @@ class VerificationFindings:
         self.state = VerificationState()
 
     def begin(self) -> Scope:
-        """What there is to look at. Raises InvalidConfig when that is nothing."""
+        """The segments that there are to check. Raises InvalidConfig when there are none."""
         scope = find_scope(self._store, self._topics)
         self.state.cluster_id = scope.cluster_id
         self.state.deleted_topics = scope.deleted_topics
@@ -135,7 +135,7 @@ class VerificationFindings:
         return scope
 
     def pages(self, scope: Scope) -> Iterator[ScopedPage]:
-        """The segments to check. What is wrong with the checkpoints that name them is told at the end."""
+        """The segments to check. Faults of the checkpoints that name them are reported at the end."""
         for partition in scope.partitions:
             self.state.partitions += 1
             suspects = self._suspects.setdefault(partition, [])
@@ -158,10 +158,10 @@ class VerificationFindings:
             self._add(place.topic, place.partition, place.segment.object_key, fault)
 
     def end(self, scope: Scope, *, with_orphans: bool) -> None:
-        """What the checkpoints themselves have, and what no checkpoint names."""
+        """Faults of the checkpoints themselves, and objects that no checkpoint names."""
         for partition, suspects in self._suspects.items():
             if suspects:
-                # Those that are there still: a leader may have been amid a change.
+                # Faults that are still there: a leader may have been amid a change.
                 again = {fault for page in pages_of(self._store, scope, partition) for fault in page.faults}
                 for fault in (each for each in suspects if each in again):
                     self._add(partition.topic, partition.partition, partition.head_key, fault)
@@ -221,7 +221,7 @@ class StoreVerifier:
         return await self._pool.run(survey, self._store, self._topics)
 
     async def run(self, changed: Callable[[VerificationState], None] | None = None) -> VerificationState:
-        """What was found, when all has been looked at. `changed` is called a few times a second meanwhile."""
+        """The findings, when everything has been checked. `changed` is called a few times a second meanwhile."""
         scope = await self._pool.run(self._findings.begin)
         self._pages = self._findings.pages(scope)
         try:

@@ -1,4 +1,4 @@
-"""What alembic runs for every command: it uses the connection, and the transaction, that `upgrade` gives it."""
+"""Alembic runs this for every command: it uses the connection, and the transaction, that `upgrade` gives it."""
 
 from alembic import context
 from sqlalchemy import Connection

@@ -1,4 +1,4 @@
-"""What a Fetch (key 1) asks and answers, as values, and which version brought which field.
+"""The values of a Fetch (key 1) and its answer, and the version that brought each field.
 
 Owns no layout: that is in `request` and `response`. Values are NamedTuples because a broker builds one for every
 partition of every request. Times are milliseconds, error codes are Kafka's numbers.
@@ -39,7 +39,7 @@ class Payload(Protocol):
 
 
 class FetchPartition(NamedTuple):
-    """What is asked of one partition. The last two come from followers only (versions 17 and 18)."""
+    """The request for one partition. The last two fields come from followers only (versions 17 and 18)."""
 
     partition: int
     current_leader_epoch: int
