@@ -36,7 +36,7 @@ from tiered.broker.people.lag_history import LagHistory
 from tiered.broker.people.log_bounds import Positions
 from tiered.broker.people.record_reader import RecordReader
 from tiered.broker.people.record_writer import RecordWriter
-from tiered.broker.people.sql_reports import Reports
+from tiered.broker.people.sql_reports import SqlReports
 from tiered.broker.reconcile.findings import Findings
 from tiered.broker.reconcile.rounds import Reconciler
 from tiered.broker.replaceable_parts import BrokerParts
@@ -232,7 +232,7 @@ class Broker:
         self.pins = Pins(context=context)
         slots = HeldSlots()
         self.group_checkpoints = GroupCheckpointWriter(context=context, slots=slots)
-        self.reports = Reports(context=context, topics=topics)
+        self.reports = SqlReports(context=context, topics=topics)
         self.producer_ids = ProducerIds(self.database)
         self.record_writer = RecordWriter(context=context)
         self.groups = GroupCoordinator(

@@ -130,12 +130,12 @@ async def test_objects_of_a_topic_that_the_catalogue_has_not_are_told_and_left(b
     assert partition.cold_end_offset == SEGMENTS
 
 
-async def test_objects_of_a_deleted_topic_are_no_strangers_while_they_wait_for_their_end(broker: Broker) -> None:
+async def test_objects_of_a_deleted_topic_are_not_told_of_while_they_wait_for_their_end(broker: Broker) -> None:
     await eventually(lambda: broker.controller.is_leading)
     await uploaded(broker)
     await broker.admin.delete_topic(broker.topics.by_name("orders"))
     assert await found(broker) == []
-    assert broker.reconciler.strangers.turns == 1
+    assert broker.reconciler.unknown_topics.turns == 1
 
 
 async def test_an_object_that_came_back_after_its_deletion_is_swept(broker: Broker, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ class ConsumedPartition(NamedTuple):
         return max(0, self.position.high_watermark - self.row.committed_offset)
 
 
-async def standings(
+async def consumed_partitions(
     group: GroupDescription, stored: Mapping[TopicPartition, OffsetRow], *, topics: Topics, positions: Positions
 ) -> list[ConsumedPartition]:
     """Each partition once, by topic and number; those of topics that are deleted are left out.

@@ -15,7 +15,7 @@ from tiered.meta import broker_reports
 from tiered.meta.broker_reports import LocalSegmentRow, PartitionPosition
 
 
-class Reports:
+class SqlReports:
     """Writes the hot tier's segments and each partition's end to SQL, when they have changed."""
 
     def __init__(self, *, context: BrokerContext, topics: Topics) -> None:

@@ -144,14 +144,14 @@ class DiskComparison:
     async def _look_at_topics(self) -> None:
         """Folders of topics that the catalogue has not: it may be the catalogue that is wrong, so they stay."""
 
-        async def strangers() -> frozenset[UUID]:
+        async def unknown() -> frozenset[UUID]:
             on_disk = await self._context.disk.run(self._context.data.topics_on_disk)
             return reconcile.unknown_topics(on_disk, {topic.topic_id for topic in self._topics})
 
-        found = await strangers()
+        found = await unknown()
         if found:
             await asyncio.sleep(SECOND_LOOK_MS / 1000.0)
-            found &= await strangers()
+            found &= await unknown()
         told = [_unknown_topic(topic_id, self._context.data.log_root / str(topic_id)) for topic_id in sorted(found)]
         self._findings.replace(
             None,

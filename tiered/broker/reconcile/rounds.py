@@ -15,7 +15,7 @@ from tiered.broker.reconcile.bucket import BucketComparison, RequestBudget
 from tiered.broker.reconcile.disk import DiskComparison
 from tiered.broker.reconcile.findings import OF_DISK, OF_OBJECTS, Finding, FindingKind, Findings
 from tiered.broker.reconcile.scrub import Scrub
-from tiered.broker.reconcile.unknown_topics import Strangers, is_stranger
+from tiered.broker.reconcile.unknown_topics import UnknownTopicObjects, is_of_unknown_topic
 from tiered.broker.view.image import ClusterImage
 from tiered.errors import TieredError
 from tiered.runtime import BlockingPool, QuietFailures, Worker, every
@@ -44,7 +44,7 @@ class Reconciler:
         self._failures = QuietFailures(log, "%(name)s failed and goes on when it can: %(error)s")
         self.findings = findings
         self.bucket = BucketComparison(context=context, topics=topics, image=image, pool=pool, findings=findings)
-        self.strangers = Strangers(context=context, topics=topics, pool=pool, findings=findings)
+        self.unknown_topics = UnknownTopicObjects(context=context, topics=topics, pool=pool, findings=findings)
         self.disk = DiskComparison(context=context, topics=topics, findings=findings)
         self.scrub = Scrub(context=context, topics=topics, pool=pool, findings=findings)
 
@@ -71,7 +71,7 @@ class Reconciler:
             ("looking at uploads", self.disk.look_at_uploads),
             ("comparing local files", self.disk.round),
             ("comparing the bucket with the catalogue", partial(self.bucket.round, requests)),
-            ("looking for objects of unknown topics", partial(self.strangers.round, requests)),
+            ("looking for objects of unknown topics", partial(self.unknown_topics.round, requests)),
             ("scrubbing", self.scrub.round),
         ):
             try:
@@ -86,7 +86,7 @@ class Reconciler:
         """Whether it is nobody's here any more: others lead the partition, or what it is about was deleted."""
         if finding.partition == -1:
             return False
-        if is_stranger(finding):
+        if is_of_unknown_topic(finding):
             return not self._context.state.is_controller
         topic = self._topics.find_id(finding.topic_id)
         partition = None if topic is None else topic.hosted(finding.partition)

@@ -14,13 +14,13 @@ from tiered.rules.segments import reconcile
 from tiered.rules.segments.reconcile import Listed
 from tiered.runtime import BlockingPool
 
-MAX_STRANGERS = 100
+MAX_UNKNOWN_PARTITIONS = 100
 """Partitions that are told in one turn."""
 _BEHIND = "~"
 """After every character of a key: where a listing goes on behind a whole partition."""
 
 
-class Strangers:
+class UnknownTopicObjects:
     """The controller's turns through all segments of the bucket."""
 
     def __init__(self, *, context: BrokerContext, topics: Topics, pool: BlockingPool, findings: Findings) -> None:
@@ -50,7 +50,9 @@ class Strangers:
         # A page may take two.
         while requests.take() and requests.take():
             if not await self._page():
-                self._findings.replace(None, is_stranger, list(self._told.values()), self._context.clock.now_ms())
+                self._findings.replace(
+                    None, is_of_unknown_topic, list(self._told.values()), self._context.clock.now_ms()
+                )
                 self._is_under_way = False
                 self.turns += 1
                 return
@@ -79,7 +81,7 @@ class Strangers:
         ids = [each.key.object_id for each in found]
         known = await self._context.database.read(lambda conn: segments.load_some(conn, ids))
         unknown = [each for each in found if each.key.object_id not in known]
-        if unknown and len(self._told) < MAX_STRANGERS and await self._is_there(unknown[0].name):
+        if unknown and len(self._told) < MAX_UNKNOWN_PARTITIONS and await self._is_there(unknown[0].name):
             size_bytes = sum(each.size_bytes for each in unknown)
             self._told[prefix] = Finding(
                 kind=FindingKind.UNKNOWN_OBJECT,
@@ -98,6 +100,6 @@ class Strangers:
         return await self._pool.run(self._context.store.head, name) is not None
 
 
-def is_stranger(finding: Finding) -> bool:
+def is_of_unknown_topic(finding: Finding) -> bool:
     """Whether it tells of a partition that the catalogue does not have."""
     return finding.kind is FindingKind.UNKNOWN_OBJECT and finding.first_offset == -1

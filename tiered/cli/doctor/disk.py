@@ -44,7 +44,7 @@ class Mount:
 def disk(situation: Situation) -> Iterator[CheckResult]:
     """The data folder's owner, file system, room, and how fast and sure it is."""
     data_dir = situation.options.data_dir
-    folder = nearest(data_dir)
+    folder = nearest_existing(data_dir)
     if not folder.is_dir():
         yield fail("folder", f"{folder} is no folder", "Name another with --data DIR.")
         return
@@ -57,7 +57,7 @@ def disk(situation: Situation) -> Iterator[CheckResult]:
     yield from _flushing(folder)
 
 
-def nearest(path: Path) -> Path:
+def nearest_existing(path: Path) -> Path:
     """The path itself, or the nearest folder above it that exists."""
     while not path.exists() and path != path.parent:
         path = path.parent

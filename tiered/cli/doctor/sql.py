@@ -11,7 +11,7 @@ from sqlalchemy import Connection, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
-from tiered.cli.doctor.disk import mount_of, nearest
+from tiered.cli.doctor.disk import mount_of, nearest_existing
 from tiered.cli.doctor.findings import CheckResult, Situation, fail, ok, warn
 from tiered.errors import InvalidConfig, MetadataUnavailable
 from tiered.meta import migrations
@@ -62,7 +62,7 @@ def sql(situation: Situation) -> Iterator[CheckResult]:
 
 
 def _sqlite_place(path: Path) -> Iterator[CheckResult]:
-    folder = nearest(path.parent)
+    folder = nearest_existing(path.parent)
     mount = mount_of(folder)
     if mount is not None and mount.kind in _NETWORK_KINDS:
         advice = "Put it on a local disk, or use PostgreSQL."

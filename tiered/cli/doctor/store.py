@@ -12,7 +12,7 @@ from email.utils import parsedate_to_datetime
 from typing import TypeVar
 from urllib.parse import urlsplit
 
-from tiered.cli.doctor.disk import nearest
+from tiered.cli.doctor.disk import nearest_existing
 from tiered.cli.doctor.findings import CheckResult, Situation, fail, ok, warn
 from tiered.cli.output import counted
 from tiered.cold.bucket import checkpoints
@@ -72,7 +72,9 @@ def _readable(url: str) -> Iterator[CheckResult]:
 def _folder(address: LocalAddress) -> Iterator[CheckResult]:
     directory = address.directory.absolute()
     if not directory.exists():
-        yield ok("address", f"{directory} is not there yet; it will be made in {nearest(directory)}", exists=False)
+        yield ok(
+            "address", f"{directory} is not there yet; it will be made in {nearest_existing(directory)}", exists=False
+        )
         return
     if not directory.is_dir():
         yield fail("address", f"{directory} is no folder", "Name another with --store URL.")

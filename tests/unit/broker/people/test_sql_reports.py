@@ -7,7 +7,7 @@ from sqlalchemy import text
 from tests.unit.broker.context import Surroundings, surroundings
 from tests.unit.broker.replication.replicas import TOPIC_ID, replica, row, tell
 from tiered.broker.partitions.topics import Topic, Topics
-from tiered.broker.people.sql_reports import Reports
+from tiered.broker.people.sql_reports import SqlReports
 
 
 async def positions(made: Surroundings) -> list[int]:
@@ -24,7 +24,7 @@ async def test_positions_are_reported_by_the_leader_and_again_when_they_change(t
                 partitions=(partition,),
             )
         )  # fmt: skip
-        reports = Reports(context=made.context, topics=topics)
+        reports = SqlReports(context=made.context, topics=topics)
         await reports.write()
         assert await positions(made) == [], "nobody leads"
         tell(partition, row(isr=(1,), replicas=(1,)))

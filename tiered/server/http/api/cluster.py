@@ -21,7 +21,7 @@ from tiered.server.http.messages.long_list import json_with_list
 from tiered.server.http.messages.origin import is_forwarded
 from tiered.server.http.messages.route import answers_json, route, tagged
 from tiered.server.http.metrics.cluster_view import VIEWS, ClusterView, health_of
-from tiered.server.http.neighbours.answering_broker import told_by_others
+from tiered.server.http.neighbours.answering_broker import answers_of_others
 
 ADDED_UP = ("local_bytes", "cold_bytes", "produced_bytes", "fetched_bytes", "connections_open")
 _OWN_TOTALS = schema.Form(
@@ -181,7 +181,7 @@ async def cluster(request: web.Request) -> web.Response:
     own_totals = _OWN_TOTALS.of(broker)
     own = {"version": __version__, "health": health, "totals": own_totals}
     told: dict[int, Mapping[str, Any]] = {broker.broker_id: own}
-    answers, _ = await told_by_others(request, "/api/v1/cluster")
+    answers, _ = await answers_of_others(request, "/api/v1/cluster")
     for broker_id, answer in answers.items():
         told[broker_id] = {name: answer[name] for name in own}
     return web.json_response(
@@ -255,7 +255,7 @@ async def reconcile(request: web.Request) -> web.Response:
     broker = request.app[BROKER]
     progress = [_PROGRESS.of(broker)]
     findings = [_FINDING.of(each, broker_id=broker.broker_id) for each in broker.reconciler.findings.all()]
-    answers, silent = await told_by_others(request, "/api/v1/reconcile")
+    answers, silent = await answers_of_others(request, "/api/v1/reconcile")
     for answer in answers.values():
         progress += answer["brokers"]
         findings += answer["findings"]

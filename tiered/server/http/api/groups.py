@@ -13,7 +13,7 @@ from aiohttp import web
 from tiered.broker.broker import Broker
 from tiered.broker.groups.values import GroupSummary
 from tiered.broker.partitions.topics import Topic
-from tiered.broker.people.consumed_partitions import standings
+from tiered.broker.people.consumed_partitions import consumed_partitions
 from tiered.broker.people.lag_history import SAMPLES, GroupLag
 from tiered.broker.people.offset_reset import reset_offsets
 from tiered.errors import InvalidRequest
@@ -26,10 +26,10 @@ from tiered.server.http.messages.long_list import json_with_list
 from tiered.server.http.messages.parameters import GROUP, json_of, query_number
 from tiered.server.http.messages.route import answers_json, no_content, route, tagged
 from tiered.server.http.neighbours.answering_broker import (
-    at_coordinator,
+    answers_of_others,
     coordinator_elsewhere,
+    handled_by_coordinator,
     leader_elsewhere,
-    told_by_others,
 )
 from tiered.server.http.neighbours.forward import Neighbour, ask, forward
 
@@ -166,7 +166,7 @@ async def groups(request: web.Request) -> web.Response:
     broker = request.app[BROKER]
     lags = await broker.lag.current()
     found = [_listed(broker, each, lags.get(each.group_id)) for each in await broker.groups.list_groups()]
-    answers, silent = await told_by_others(request, "/api/v1/groups")
+    answers, silent = await answers_of_others(request, "/api/v1/groups")
     found += [each for answer in answers.values() for each in answer["groups"]]
     # Two brokers may both answer for a slot that is moving from one to the other.
     by_id = {str(each["group_id"]): each for each in found if may_see_group(request, str(each["group_id"]))}
@@ -180,14 +180,14 @@ def _listed(broker: Broker, group: GroupSummary, lag: GroupLag | None) -> dict[s
     return _LISTED.of(group, coordinator=broker.broker_id, lag=known, topics=topics)
 
 
-@at_coordinator(GROUP)
+@handled_by_coordinator(GROUP)
 async def group(request: web.Request) -> web.Response:
     """One group with its members, offsets and lag."""
     broker = request.app[BROKER]
     group_id = GROUP.of(request)
     described = await broker.groups.describe(group_id)
     stored = await broker.groups.offsets.fetch(group_id)
-    found = await standings(described, stored, topics=broker.topics, positions=broker.positions)
+    found = await consumed_partitions(described, stored, topics=broker.topics, positions=broker.positions)
     offsets = [each for each in found if may_see_topic(request, each.topic)]
     lags = [each.lag for each in offsets if each.lag is not None]
     fields = _GROUP.of(
@@ -204,7 +204,7 @@ def _seen(request: web.Request, assignment: Mapping[str, Sequence[int]]) -> dict
     return {topic: list(numbers) for topic, numbers in assignment.items() if may_see_topic(request, topic)}
 
 
-@at_coordinator(GROUP)
+@handled_by_coordinator(GROUP)
 async def delete(request: web.Request) -> web.Response:
     """Delete a group without members, and its offsets."""
     await request.app[BROKER].groups.delete_group(GROUP.of(request))
@@ -231,7 +231,7 @@ async def lag(request: web.Request) -> web.StreamResponse:
     )
 
 
-@at_coordinator(GROUP)
+@handled_by_coordinator(GROUP)
 async def reset(request: web.Request) -> web.Response:
     """Move the committed offsets of a group without members.
 

@@ -18,7 +18,7 @@ from tiered.server.http.messages import schema
 from tiered.server.http.messages.long_list import json_with_list
 from tiered.server.http.messages.parameters import PARTITION, json_of, query_number
 from tiered.server.http.messages.route import answers_json, route, tagged
-from tiered.server.http.neighbours.answering_broker import at, leader_elsewhere
+from tiered.server.http.neighbours.answering_broker import handled_by, leader_elsewhere
 
 MAX_SEGMENTS = 10_000
 START_OFFSET = query_number("start_offset", "Segments that end after this offset.", default=0)
@@ -150,7 +150,7 @@ _DELETED = schema.record(
 )
 
 
-@at(lambda request: leader_elsewhere(request, topic_of(request), PARTITION.of(request)))
+@handled_by(lambda request: leader_elsewhere(request, topic_of(request), PARTITION.of(request)))
 async def segments(request: web.Request) -> web.StreamResponse:
     """The catalogue of one partition: which offsets are hot, cold or both.
 
@@ -162,7 +162,7 @@ async def segments(request: web.Request) -> web.StreamResponse:
     return await json_with_list(fields, "segments", map(SEGMENT.of, found))
 
 
-@at(lambda request: leader_elsewhere(request, topic_with_records(request), PARTITION.of(request)))
+@handled_by(lambda request: leader_elsewhere(request, topic_with_records(request), PARTITION.of(request)))
 async def retention(request: web.Request) -> web.StreamResponse:
     """What the next round of retention would do to one partition, and why."""
     broker, partition = request.app[BROKER], topic_with_records(request).partition(PARTITION.of(request))
@@ -188,7 +188,7 @@ def _sum(verdicts: list[Verdict]) -> dict[str, int]:
     return {"segments": len(verdicts), "bytes": sum(each.size_bytes for each in verdicts)}
 
 
-@at(lambda request: leader_elsewhere(request, topic_with_records(request), PARTITION.of(request)))
+@handled_by(lambda request: leader_elsewhere(request, topic_with_records(request), PARTITION.of(request)))
 async def delete_records(request: web.Request) -> web.StreamResponse:
     """Delete a partition's records before an offset, in both tiers.
 

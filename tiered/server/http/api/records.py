@@ -23,7 +23,7 @@ from tiered.server.http.messages import schema
 from tiered.server.http.messages.parameters import query_number, query_text
 from tiered.server.http.messages.record_json import DEFAULT_FIELD_BYTES, MAX_FIELD_BYTES, renderer
 from tiered.server.http.messages.route import answers_json, route, tagged
-from tiered.server.http.neighbours.answering_broker import at, leader_elsewhere
+from tiered.server.http.neighbours.answering_broker import handled_by, leader_elsewhere
 
 DEFAULT_RECORDS = 100
 MAX_RECORDS = 1000
@@ -88,7 +88,7 @@ _PAGE = schema.record(
 )
 
 
-@at(lambda request: leader_elsewhere(request, topic_with_records(request), PARTITION_ASKED.of(request)))
+@handled_by(lambda request: leader_elsewhere(request, topic_with_records(request), PARTITION_ASKED.of(request)))
 async def records(request: web.Request) -> web.StreamResponse:
     """A page of one partition's records, from both tiers."""
     broker = request.app[BROKER]

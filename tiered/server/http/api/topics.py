@@ -24,7 +24,7 @@ from tiered.server.http.messages.long_list import json_with_list
 from tiered.server.http.messages.origin import is_forwarded
 from tiered.server.http.messages.parameters import json_of, query_flag
 from tiered.server.http.messages.route import Answer, answers_json, no_content, route, tagged
-from tiered.server.http.neighbours.answering_broker import others
+from tiered.server.http.neighbours.answering_broker import other_brokers
 from tiered.server.http.neighbours.forward import ask_all
 from tiered.server.kafka.api.create_topics import check_partitions
 
@@ -118,7 +118,7 @@ async def _told_elsewhere(request: web.Request) -> dict[str, dict[int, list[Fact
             for row in broker.image.rows_of(topic.topic_id):
                 if not is_known_here(broker, topic, row.partition):
                     wanted.add(row.leader)
-    asked = [each for each in others(broker) if each.broker_id in wanted]
+    asked = [each for each in other_brokers(broker) if each.broker_id in wanted]
     told: dict[str, dict[int, list[Facts]]] = {}
     for broker_id, answer in (await ask_all(request, asked, "/api/v1/topics")).items():
         for each in answer["topics"]:

@@ -54,7 +54,7 @@ def coordinator_elsewhere(request: web.Request, group_id: str) -> Neighbour | No
     return None if holder is None else neighbour(holder)
 
 
-def at(whose: Callable[[web.Request], Neighbour | None]) -> Callable[[Handler], Handler]:
+def handled_by(whose: Callable[[web.Request], Neighbour | None]) -> Callable[[Handler], Handler]:
     """Has a handler run by the broker that `whose` finds; by this one where that is None."""
 
     def decorate(handler: Handler) -> Handler:
@@ -68,9 +68,9 @@ def at(whose: Callable[[web.Request], Neighbour | None]) -> Callable[[Handler], 
     return decorate
 
 
-def at_coordinator(group: Text) -> Callable[[Handler], Handler]:
+def handled_by_coordinator(group: Text) -> Callable[[Handler], Handler]:
     """Has a handler run by the coordinator of the group that the path names."""
-    return at(lambda request: coordinator_elsewhere(request, group.of(request)))
+    return handled_by(lambda request: coordinator_elsewhere(request, group.of(request)))
 
 
 def broker_elsewhere(request: web.Request) -> Neighbour | None:
@@ -81,16 +81,16 @@ def broker_elsewhere(request: web.Request) -> Neighbour | None:
     return None if is_here else neighbour(row)
 
 
-def others(broker: Broker) -> list[Neighbour]:
+def other_brokers(broker: Broker) -> list[Neighbour]:
     """Every other broker in service."""
     return [neighbour(row) for row in broker.image.live() if row.broker_id != broker.broker_id]
 
 
-async def told_by_others(request: web.Request, path: str) -> tuple[dict[int, Any], list[int]]:
+async def answers_of_others(request: web.Request, path: str) -> tuple[dict[int, Any], list[int]]:
     """The answers of all other brokers, by id, and the ids of those that were too late. Never asks for a broker."""
     if is_forwarded(request):
         return {}, []
-    asked = others(request.app[BROKER])
+    asked = other_brokers(request.app[BROKER])
     answers = await ask_all(request, asked, path)
     return answers, sorted(each.broker_id for each in asked if each.broker_id not in answers)
 

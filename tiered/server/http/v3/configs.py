@@ -18,7 +18,7 @@ from tiered.server.http.messages.failures import NoSuchResource
 from tiered.server.http.messages.parameters import CONFIG_NAME, json_of
 from tiered.server.http.messages.route import Route, answers_json, no_content, route, tagged
 from tiered.server.http.messages.schema import Field, Form, Schema, array, boolean, integer, nullable, record, text
-from tiered.server.http.neighbours.answering_broker import at, broker_elsewhere
+from tiered.server.http.neighbours.answering_broker import broker_elsewhere, handled_by
 from tiered.server.http.v3.cluster import broker_of
 from tiered.server.http.v3.resources import CLUSTER_PATH, Links, Resource, cluster_of
 from tiered.server.http.v3.topics import TOPIC_PATH, topic_of
@@ -179,7 +179,7 @@ ROUTES = tagged(
     TAG,
     *_routes(TOPIC_PATH + "/configs", _topic, what="a topic", kind="KafkaTopicConfig", owner={"topic_name": text()}),
     # By that broker: its options and static settings are its own.
-    *(replace(each, handler=at(broker_elsewhere)(each.handler)) for each in _OF_A_BROKER),
+    *(replace(each, handler=handled_by(broker_elsewhere)(each.handler)) for each in _OF_A_BROKER),
     *_routes(
         CLUSTER_PATH + "/broker-configs",
         _all_brokers,

@@ -13,14 +13,14 @@ from aiohttp import web
 
 from tiered.broker.broker import Broker
 from tiered.broker.groups.values import GroupDescription, GroupKind, GroupSummary, MemberDescription
-from tiered.broker.people.consumed_partitions import ConsumedPartition, standings
+from tiered.broker.people.consumed_partitions import ConsumedPartition, consumed_partitions
 from tiered.server.http.door.rights import may_see_group, may_see_topic
 from tiered.server.http.messages.failures import NoSuchResource
 from tiered.server.http.messages.origin import is_forwarded
 from tiered.server.http.messages.parameters import CONSUMER_ID, GROUP_ID, PARTITION_ID, TOPIC_NAME
 from tiered.server.http.messages.route import answers_json, no_content, route, tagged
 from tiered.server.http.messages.schema import boolean, integer, nullable, text
-from tiered.server.http.neighbours.answering_broker import at_coordinator, others
+from tiered.server.http.neighbours.answering_broker import handled_by_coordinator, other_brokers
 from tiered.server.http.neighbours.forward import ask_everybody
 from tiered.server.http.v3.resources import CLUSTER_PATH, LINK, Below, Links, Resource, cluster_of
 
@@ -108,28 +108,28 @@ async def _list(request: web.Request) -> web.Response:
     ]
     if not is_forwarded(request):
         path = f"/v3/clusters/{broker.cluster_id}/consumer-groups"
-        for answer in (await ask_everybody(request, others(broker), path)).values():
+        for answer in (await ask_everybody(request, other_brokers(broker), path)).values():
             items += answer["data"]
     items = [each for each in items if may_see_group(request, str(each["consumer_group_id"]))]
     items.sort(key=lambda each: str(each["consumer_group_id"]))
     return await links.listing(_GROUP, ("consumer-groups",), items)
 
 
-@at_coordinator(GROUP_ID)
+@handled_by_coordinator(GROUP_ID)
 async def _get(request: web.Request) -> web.Response:
     """One group."""
     broker, group = await _described(request)
     return web.json_response(_group_fields(broker, Links(request), group, group.protocol_name))
 
 
-@at_coordinator(GROUP_ID)
+@handled_by_coordinator(GROUP_ID)
 async def _delete(request: web.Request) -> web.Response:
     """Delete a group without members, and its offsets."""
     await cluster_of(request).groups.delete_group(GROUP_ID.of(request))
     return web.Response(status=204)
 
 
-@at_coordinator(GROUP_ID)
+@handled_by_coordinator(GROUP_ID)
 async def _consumers(request: web.Request) -> web.Response:
     """The members of a group."""
     _, group = await _described(request)
@@ -138,14 +138,14 @@ async def _consumers(request: web.Request) -> web.Response:
     return await links.listing(_CONSUMER, (*_pieces_of(group), "consumers"), items)
 
 
-@at_coordinator(GROUP_ID)
+@handled_by_coordinator(GROUP_ID)
 async def _consumer(request: web.Request) -> web.Response:
     """One member."""
     _, group = await _described(request)
     return web.json_response(_consumer_fields(Links(request), group, _member(request, group)))
 
 
-@at_coordinator(GROUP_ID)
+@handled_by_coordinator(GROUP_ID)
 async def _assignments(request: web.Request) -> web.Response:
     """The partitions that a member reads."""
     _, group = await _described(request)
@@ -160,7 +160,7 @@ async def _assignments(request: web.Request) -> web.Response:
     return await links.listing(_ASSIGNMENT, pieces, items)
 
 
-@at_coordinator(GROUP_ID)
+@handled_by_coordinator(GROUP_ID)
 async def _lags(request: web.Request) -> web.Response:
     """The group's lag by partition."""
     broker, group = await _described(request)
@@ -169,7 +169,7 @@ async def _lags(request: web.Request) -> web.Response:
     return await links.listing(_LAG, (*_pieces_of(group), "lags"), items)
 
 
-@at_coordinator(GROUP_ID)
+@handled_by_coordinator(GROUP_ID)
 async def _lag(request: web.Request) -> web.Response:
     """The group's lag in one partition."""
     broker, group = await _described(request)
@@ -180,7 +180,7 @@ async def _lag(request: web.Request) -> web.Response:
     raise NoSuchResource(f"group {group.group_id} has committed no offset for {name[:249]}-{number}")
 
 
-@at_coordinator(GROUP_ID)
+@handled_by_coordinator(GROUP_ID)
 async def _lag_summary(request: web.Request) -> web.Response:
     """The group's lag in all, and where it is largest."""
     broker, group = await _described(request)
@@ -204,7 +204,7 @@ async def _lags_of(request: web.Request, broker: Broker, group: GroupDescription
     """The group's committed offsets by topic and partition; not those of topics that are deleted, or that the client
     may not describe."""
     stored = await broker.groups.offsets.fetch(group.group_id)
-    found = await standings(group, stored, topics=broker.topics, positions=broker.positions)
+    found = await consumed_partitions(group, stored, topics=broker.topics, positions=broker.positions)
     return [each for each in found if each.lag is not None and may_see_topic(request, each.topic)]
 
 
