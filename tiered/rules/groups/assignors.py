@@ -1,4 +1,4 @@
-"""Who of a group gets which partitions (KIP-848): the assignors `uniform` and `range`, on the broker's side.
+"""The broker's assignors for consumer groups (KIP-848): `uniform` and `range`.
 
 Owns the decision, as a function of subscriptions, partition counts and the assignment before. Every partition of a
 subscribed topic goes to exactly one member that subscribes to it; both assignors move as little as they can, and
@@ -62,7 +62,7 @@ def names() -> tuple[str, ...]:
 
 
 class _Share:
-    """What one member has so far."""
+    """One member's partitions so far."""
 
     __slots__ = ("count", "held")
 

@@ -37,7 +37,7 @@ class ConsumerGroupPhase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TopicFacts:
-    """What a target depends on of one topic."""
+    """The facts about one topic that a target depends on."""
 
     topic_id: TopicId
     partition_count: int
@@ -173,7 +173,7 @@ class ConsumerGroupState:
         return member
 
     def put(self, member: Member) -> None:
-        """The member as it is now. What it holds no longer is free."""
+        """The member as it is now. Partitions that it gave up are free."""
         before = self._members.get(member.member_id)
         if before is not None:
             self._release(before)

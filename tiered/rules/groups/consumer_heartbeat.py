@@ -1,7 +1,7 @@
-"""What a member of a KIP-848 group says with a heartbeat, and what it is told.
+"""A KIP-848 member's heartbeat and its answer.
 
-Owns the two values and the check that a heartbeat does not contradict itself. Pure; what it does to the group is
-decided in `consumer_group`.
+Owns the two values and the check that a heartbeat does not contradict itself. Pure; `consumer_group` decides what it
+does to the group.
 """
 
 from dataclasses import dataclass

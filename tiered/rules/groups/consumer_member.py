@@ -47,7 +47,7 @@ class MemberState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassicFacts:
-    """What a member of the classic protocol brought along: its session, and (name, metadata) of its protocols."""
+    """A classic member's own data: its session, and (name, metadata) of its protocols."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
@@ -113,10 +113,10 @@ def reconciled(
     is_certain: bool = True,
     is_free: Callable[[Partitions], Partitions],
 ) -> Member:
-    """The member after its next step. `owned` is what it says it has, None when it did not say.
+    """The member after its next step. `owned` are the partitions that it reports, None when it did not report them.
 
-    `is_free(partitions)` answers those that no other member has. What the target does not give is revoked
-    first, and only a member that has confirmed it goes on to the target's epoch and takes what is free there.
+    `is_free(partitions)` answers those that no other member has. Partitions that the target does not give are revoked
+    first. Only a member that has confirmed this goes on to the target's epoch and takes free ones.
 
     A full heartbeat is not certain (`is_certain`): it repeats what the member has last confirmed, and says nothing
     of what it was given since and may be about to use.
@@ -125,7 +125,7 @@ def reconciled(
         member = replace(member, unconfirmed=minus(member.unconfirmed, owned))
     if member.state is MemberState.UNREVOKED_PARTITIONS:
         if not _has_given_up(member, member.revoking, owned, is_certain=is_certain):
-            # Still at it. What a newer target takes away as well is asked for at once.
+            # It still revokes. Partitions that a newer target takes away as well are revoked at once.
             return _revoke(member, minus(member.assigned, target))
     elif member.state is MemberState.STABLE and member.epoch == target_epoch:
         return member
@@ -152,7 +152,7 @@ def _has_given_up(member: Member, gone: Partitions, owned: Partitions | None, *,
     """Whether `owned` proves that the member uses nothing of `gone` any more."""
     if owned is None or common(owned, gone):
         return False
-    # What it never said to own, its last confirmation cannot take back, unless that is about what it has now.
+    # Its last confirmation cannot give up partitions that it never reported, unless it is about its present ones.
     return is_certain or not common(member.unconfirmed, gone) or not minus(member.assigned, owned)
 
 

@@ -57,7 +57,7 @@ def assigned(
         for broker_id, held in slots_of.items()
     }
     while True:
-        # What a broker has just been given is its last: it is among the poorest, and gives nothing away.
+        # A broker that has just been given a slot is among the poorest, and gives none away.
         givers = [broker_id for broker_id, held in movable.items() if held]
         richest = max(givers, key=lambda broker_id: (count_of[broker_id], broker_id), default=None)
         if richest is None or count_of[richest] - min(count_of.values()) < 2:

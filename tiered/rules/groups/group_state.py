@@ -32,7 +32,7 @@ class GroupState(StrEnum):
 
 
 class GroupEvent(StrEnum):
-    """What can move a group from one state to another."""
+    """The events that move a group from one state to another."""
 
     MEMBER_JOINED = "member joined"
     """A new member, or a known one in a way that needs a new assignment: the leader, or with other metadata."""
@@ -76,7 +76,7 @@ TRANSITIONS: Mapping[tuple[GroupState, GroupEvent], GroupState] = MappingProxyTy
 
 
 def next_state(state: GroupState, event: GroupEvent) -> GroupState:
-    """The state after `event`. What the table does not hold is a bug of ours, and ends in an AssertionError."""
+    """The state after `event`. A pair that the table lacks is a bug of ours, and ends in an AssertionError."""
     after = TRANSITIONS.get((state, event))
     assert after is not None, f"a group that is {state} cannot see the event {event!r}"
     return after
@@ -117,7 +117,7 @@ def supports(supporters: Mapping[str, int], members: int, joining: Iterable[str]
 
 
 class JoinAction(Enum):
-    """What becomes of the JoinGroup of a member that the group knows."""
+    """The outcome of a JoinGroup of a member that the group knows."""
 
     REBALANCE = "rebalance"
     """Begin one (or go on with the one that has begun) and answer when it is complete."""
@@ -144,7 +144,7 @@ def on_rejoin(state: GroupState, *, is_leader: bool, has_changed: bool) -> JoinA
 
 
 class ReturnAction(Enum):
-    """What becomes of a static member that is back under a new member id (KIP-345)."""
+    """The outcome for a static member that is back under a new member id (KIP-345)."""
 
     REBALANCE = "rebalance"
     KEEP = "keep"
@@ -159,7 +159,7 @@ def on_static_return(state: GroupState, *, needs_assignment: bool) -> ReturnActi
         case GroupState.STABLE:
             return ReturnAction.REBALANCE if needs_assignment else ReturnAction.KEEP
         case GroupState.COMPLETING_REBALANCE:
-            # The leader is about to assign partitions to the id that is no more.
+            # The leader is about to assign partitions to the former id.
             return ReturnAction.REBALANCE
         case GroupState.PREPARING_REBALANCE:
             return ReturnAction.WAIT
@@ -186,7 +186,7 @@ def has_room(state: GroupState, *, is_member: bool, is_waiting: bool, members: i
 
 
 class SyncAction(Enum):
-    """What becomes of the SyncGroup of a member of the present generation."""
+    """The outcome of a SyncGroup of a member of the present generation."""
 
     WAIT = "wait"
     """Until the leader has assigned."""
@@ -249,7 +249,7 @@ def on_commit(state: GroupState) -> None:
 
 
 def on_foreign_commit(state: GroupState) -> None:
-    """Returns when somebody who is no member may commit (generation -1, no member id): while there is none.
+    """Returns when a client that is no member may commit (generation -1, no member id): while there are no members.
 
     Raises UnknownMember, CoordinatorNotAvailable.
     """

@@ -44,7 +44,7 @@ Target = ToEarliest | ToLatest | ToOffset | ToTimestamp | ShiftBy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogBounds:
-    """What the log of one partition holds for readers: from `start` up to, not including, `end`."""
+    """The offsets of one partition that readers can read: from `start` up to, not including, `end`."""
 
     start: int
     end: int

@@ -1,4 +1,4 @@
-"""How much may go through at a rate, and how long whoever took more has to rest.
+"""A limit on a rate, and how long a client that exceeds it must rest.
 
 Owns the count of one bucket. Must never read a clock: time is an argument, in milliseconds that only grow.
 
@@ -22,7 +22,7 @@ class TokenBucketState:
 
     @property
     def capacity(self) -> float:
-        """What may be taken at once after a rest."""
+        """The most that may be taken at once after a rest."""
         return self.rate_per_s * self._window_ms / 1000.0
 
     def take(self, amount: float, now_ms: float) -> float:

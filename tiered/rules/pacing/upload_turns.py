@@ -1,6 +1,6 @@
-"""Whose segment goes to the object store next, when those of many partitions wait.
+"""Chooses the segment that is uploaded next, when those of many partitions wait.
 
-Owns that order. Topics take turns by bytes: as start-time fair queueing does it, whoever has had least begins, and a
+Owns that order. Topics take turns by bytes: as in start-time fair queueing, the topic that has had least begins, and a
 topic that waited for nothing gains no claim on the past. Within a topic, and among topics that have had the same, the
 segment that has waited longest begins. So a backlog drains oldest first, and however long one topic's is, another
 topic's next segment waits for one segment of each other topic at the most. Pure: what waits in, one of it out;

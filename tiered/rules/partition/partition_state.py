@@ -1,4 +1,4 @@
-"""What a partition's offsets allow: who may read what, and when a write may be acknowledged.
+"""The meaning of a partition's offsets: which may be read, and when a write may be acknowledged.
 
 Owns the arithmetic of `log_start_offset`, `high_watermark` and `last_stable_offset`. Pure: the caller
 brings the offsets and acts on the answer.
@@ -59,7 +59,7 @@ class RowOrder(Enum):
 
 
 class RowVersion(NamedTuple):
-    """What orders the rows of one partition."""
+    """The key that orders the rows of one partition."""
 
     partition_epoch: int
     leader_epoch: int

@@ -1,4 +1,4 @@
-"""What an idempotent producer may append next, and what it has appended before (KIP-98, KIP-360).
+"""The batches that an idempotent producer may append next, and those it has appended (KIP-98, KIP-360).
 
 Owns the decision and the next state, as values. Pure: `broker.partition` keeps one entry per producer,
 the log writes them into snapshots.
@@ -127,9 +127,9 @@ def is_expired(entry: ProducerEntry, *, last_append_ms: int, now_ms: int, expira
 def most_each(counts: Sequence[int], limit: int) -> int:
     """How many each partition may keep, so that all of them keep `limit` at the most, where `counts` is what they have.
 
-    Ids are the clients' choice, and each costs half a KiB. Whoever has few loses none, whatever others have: what a
-    client makes up in one topic must not cost another topic its producers. The largest number that will do, and 1 at
-    the least: the last producer of a partition is the one that writes.
+    Ids are the clients' choice, and each costs half a KiB. A partition with few loses none: ids that a client makes up
+    in one topic must not cost another topic its producers. The largest number that will do, and 1 at the least: the
+    last producer of a partition is the one that writes.
     """
     left = limit
     ordered = sorted(counts)

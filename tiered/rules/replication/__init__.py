@@ -1,1 +1,1 @@
-"""Who holds, leads and follows a partition: elections, the in-sync replicas, placement, reassignment."""
+"""The replicas, followers and leader of a partition: elections, the in-sync replicas, placement, reassignment."""

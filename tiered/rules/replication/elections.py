@@ -1,4 +1,4 @@
-"""Who leads a partition and who of its in-sync replicas stays: each event's effect on one replica set.
+"""The leader and the in-sync replicas of a partition: each event's effect on one replica set.
 
 Owns the decisions of a registration, a failure, a preferred and an unclean election. Must never add a broker
 to the ISR (the leader does, when it has caught up), and never elect one whose recorded registration is not
@@ -23,9 +23,9 @@ def registered(
 ) -> ReplicaSet | None:
     """After `broker_id` registered; `standings` hold its new registration, `previous_epoch` is that before it.
 
-    A clean member goes on under its new epoch, if what the ISR recorded is the registration that it continues
-    (rule 8). So does a member that is the whole ISR: nobody else could ever lead. Any other keeps its old entry,
-    which holds a place (rule 3) and can never be elected, until the leader sees that it has caught up.
+    A clean member goes on under its new epoch, if what the ISR recorded is the registration that it continues (rule 8).
+    So does a member that is the whole ISR: no other broker could ever lead. Any other keeps its old entry, which holds
+    a place (rule 3) and can never be elected, until the leader sees that it has caught up.
 
     What it led it leads on, in the next leader epoch, where that is still possible; else the first electable
     replica does, else nobody. It also leads what nobody led and only it can.
@@ -44,11 +44,11 @@ def registered(
 
 
 def after_failure(before: ReplicaSet, standings: Standings, *, min_isr: int) -> ReplicaSet | None:
-    """Without members that are out of service, and with a leader wherever somebody can lead.
+    """Removes members that are out of service, and elects a leader wherever a member can lead.
 
-    Members whose registration is not current leave, as long as `min(min_isr, len(replicas))` stay; then the
-    rest keeps its place (rule 3). Nobody leaves while no member is current: nothing can be committed without
-    them, and each that comes back can lead. A leader that can go on does.
+    Members whose registration is not current leave, as long as `min(min_isr, len(replicas))` stay; then the rest keeps
+    its place (rule 3). No member leaves while none is current: nothing can be committed without them, and each that
+    comes back can lead. A leader that can go on does.
     """
     isr = before.isr
     current = {each for each in isr if is_current(each, standings)}

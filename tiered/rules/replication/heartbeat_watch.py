@@ -1,10 +1,10 @@
-"""Who has fallen silent: what repeated looks at everybody's heartbeats say, by the looker's own clock.
+"""Finds silent brokers: by repeated looks at all heartbeats, and the looker's own clock.
 
-Owns that judgement. Heartbeats are compared with each other, never with a clock, because clocks of two machines
-differ. A broker is silent when its heartbeat stood still through a session of looks. What lies between two looks
-counts only up to a part of the session: this process may have been paused together with all others. After a look
-that was not possible the watch begins anew, because the others could not beat either, and some of them may find out
-later than this one that they can again. Liveness only: no safety depends on it (R11).
+Owns that judgement. Heartbeats are compared with each other, never with a clock, because clocks of two machines differ.
+A broker is silent when its heartbeat stood still through a session of looks. The time between two looks counts only up
+to a part of the session: this process may have been paused together with all others. After a look that was not possible
+the watch begins anew, because the others could not beat either, and some of them may find out later than this one that
+they can again. Liveness only: no safety depends on it (R11).
 """
 
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ class _SeenState:
 
 
 class HeartbeatWatchState:
-    """What one broker has seen of the others, which it looks at every `interval_ms`."""
+    """One broker's observations of the others, which it looks at every `interval_ms`."""
 
     def __init__(self, *, session_timeout_ms: float, interval_ms: float, recovery_ms: float = 0.0) -> None:
         """After a look that was not possible, who has not been heard of again is given `recovery_ms` besides."""
@@ -54,5 +54,5 @@ class HeartbeatWatchState:
         self._has_missed = True
 
     def silent(self) -> tuple[InSyncReplica, ...]:
-        """Whose heartbeat stood still for a session, as of the last look."""
+        """The brokers whose heartbeat stood still for a session, as of the last look."""
         return tuple(each.registration for each in self._seen.values() if each.silent_ms >= self._session_timeout_ms)

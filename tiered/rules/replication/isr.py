@@ -1,4 +1,4 @@
-"""Who is in sync: how far a leader's log is committed, who joins the in-sync replicas and who leaves them.
+"""The in-sync replicas: how far a leader's log is committed, and which followers join or leave the ISR.
 
 Owns the leader's decisions of rules 3, 4 and 5, as functions of values and the time. Pure: `broker.replication`
 keeps what followers have fetched and makes each change a compare-and-swap in SQL.
@@ -24,7 +24,7 @@ class Fetched(NamedTuple):
 
 
 def effective_min_isr(min_insync_replicas: int, replica_count: int) -> int:
-    """What `min.insync.replicas` means for a partition that has fewer replicas than it asks for."""
+    """`min.insync.replicas` for a partition that has fewer replicas than it asks for."""
     return min(min_insync_replicas, replica_count)
 
 
@@ -97,7 +97,7 @@ def lagging(
 ) -> Members:
     """Members that have not had all of the log for `max_lag_ms`, those furthest behind first.
 
-    `caught_up_ms` tells when each follower last had everything. One that has it now is never behind, however
+    `caught_up_ms` tells when each follower last had everything. A follower that has it now is never behind, however
     long nothing was written.
     """
     found: list[tuple[int, InSyncReplica]] = []

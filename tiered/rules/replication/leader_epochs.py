@@ -52,7 +52,7 @@ class LeaderEpochs:
         return LeaderEpochs((*kept, (epoch, start_offset)))
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """What OffsetForLeaderEpoch answers: the largest known epoch up to `epoch`, and where it ends (exclusive).
+        """The answer to OffsetForLeaderEpoch: the largest known epoch up to `epoch`, and where it ends (exclusive).
 
         The newest epoch ends at `log_end_offset`. An epoch before the first known one is answered with
         itself and the start of the first. `(-1, -1)` when the table is empty or `epoch` is negative.

@@ -23,7 +23,7 @@ MOST_INCARNATIONS = 16
 
 
 class Holder(NamedTuple):
-    """Who has the number by the catalogue, and what it last said."""
+    """The process that has the number in SQL, and its last heartbeat."""
 
     broker_epoch: int
     incarnation_id: UUID | None
@@ -33,7 +33,7 @@ class Holder(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """Whom a process may replace.
+    """The processes that a new one may replace.
 
     `incarnations` are the processes that registered, or tried to, from its data folder, itself among them;
     `marker_epoch` is the registration that the folder's marker names, for folders of versions that kept no list.
@@ -51,7 +51,7 @@ class Claim:
 
 
 class HolderVerdict(Enum):
-    """What a look at the holder says."""
+    """The verdict of a look at the holder."""
 
     GOES_ON = "goes on"
     HOLDER_IS_SILENT = "holder is silent"
@@ -59,7 +59,7 @@ class HolderVerdict(Enum):
 
 
 class HolderWatchState:
-    """What a process that waits for its number has seen of who holds it. It looks every `interval_ms`."""
+    """A waiting process's observations of the number's holder. It looks every `interval_ms`."""
 
     def __init__(self, *, session_timeout_ms: float, interval_ms: float) -> None:
         session_ms = max(session_timeout_ms, LEAST_SESSION_BEATS * interval_ms)

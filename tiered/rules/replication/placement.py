@@ -14,7 +14,7 @@ from tiered.errors import InvalidReplicationFactor
 
 
 class BrokerPlace(NamedTuple):
-    """A broker that replicas may be put on. One without a rack counts as a rack of its own."""
+    """A broker that replicas may be put on. A broker without a rack counts as a rack of its own."""
 
     broker_id: int
     rack: str | None
@@ -67,7 +67,7 @@ def _alternating(brokers: Sequence[BrokerPlace]) -> list[BrokerPlace]:
 
 @dataclass(slots=True, kw_only=True)
 class _Spread:
-    """What was given out so far."""
+    """The replicas given out so far."""
 
     ring: list[BrokerPlace]
     replicas: Counter[int] = field(default_factory=Counter)

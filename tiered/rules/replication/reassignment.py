@@ -30,8 +30,8 @@ def target_of(replica_set: ReplicaSet) -> tuple[int, ...]:
 def begin(before: ReplicaSet, target: Sequence[int], standings: Standings, *, min_isr: int) -> ReplicaSet | None:
     """The replicas once the move to `target` has begun; None when they are there already.
 
-    A move that only drops replicas, or orders them anew, is over at once. One that was under way is replaced: what
-    it had added, and `target` does not want, goes. Raises InvalidReplicaAssignment.
+    A move that only drops replicas, or orders them anew, is over at once. A move under way is replaced: replicas that
+    it added, and `target` does not name, go. Raises InvalidReplicaAssignment.
     """
     _require_possible(target, standings)
     originals = original_of(before)
@@ -58,8 +58,8 @@ def begin(before: ReplicaSet, target: Sequence[int], standings: Standings, *, mi
 def progress(before: ReplicaSet, standings: Standings, *, min_isr: int) -> ReplicaSet | None:
     """The replicas after the swap; None while the target is not ready for it, and when there is nothing to move.
 
-    It is ready when every added replica is in the ISR and alive, and enough of the target are. Whoever leads goes
-    on leading when it is in the target; else the first of the target that can be elected takes over.
+    It is ready when every added replica is in the ISR and alive, and enough of the target are. The leader goes on
+    leading when it is in the target; else the first of the target that can be elected takes over.
     """
     if not is_under_way(before):
         return None
@@ -88,7 +88,7 @@ def cancel(before: ReplicaSet, standings: Standings, *, min_isr: int) -> Replica
 def _on(wanted: ReplicaSet, standings: Standings, *, min_isr: int) -> ReplicaSet | None:
     """`wanted` with an ISR and a leader out of its own replicas; None when too few of the ISR would be left.
 
-    Nobody joins the ISR here, so the leader's own view of it still contains all who can be elected (R3).
+    No member joins the ISR here, so the leader's own view of it still contains all who can be elected (R3).
     """
     kept = replace(wanted, isr=tuple(each for each in wanted.isr if each.broker_id in wanted.replicas))
     if kept.isr != wanted.isr and len(kept.isr) < min(max(1, min_isr), len(wanted.replicas)):

@@ -89,7 +89,7 @@ def _pass_on(replicas: list[int], carried: "_CarriedState", ids: Sequence[int], 
 
 @dataclass(slots=True, kw_only=True)
 class _CarriedState:
-    """What each broker carries while a plan is made."""
+    """Each broker's load while a plan is made."""
 
     racks: dict[int, Hashable]
     replicas: Counter[int] = field(default_factory=Counter)

@@ -1,4 +1,4 @@
-"""Who holds a partition, who of them is in sync and who leads: the value that elections change.
+"""A partition's replicas, its in-sync replicas and its leader: the value that elections change.
 
 Owns the value and what can be read off it. Must never decide anything: `elections`, `placement` and
 `reassignment` return another `ReplicaSet`, and SQL makes the change a compare-and-swap.
@@ -44,7 +44,7 @@ class ReplicaSet:
         return next((each for each in self.isr if each.broker_id == broker_id), None)
 
     def electable(self, standings: Standings) -> tuple[int, ...]:
-        """Who may lead (rule 2): members of the ISR whose recorded registration is current and not fenced.
+        """The brokers that may lead (rule 2): members of the ISR whose recorded registration is current and not fenced.
 
         In the order of `replicas`, so that the preferred leader comes first.
         """

@@ -1,1 +1,1 @@
-"""Who somebody is, what they may do, and how much of it."""
+"""Identity, rights and quotas of principals."""

@@ -19,7 +19,7 @@ CLUSTER_NAME = "kafka-cluster"
 
 
 class ResourceType(IntEnum):
-    """What a rule is about, with Kafka's codes. ANY stands in filters alone."""
+    """The resource of a rule, with Kafka's codes. ANY stands in filters alone."""
 
     ANY = 1
     TOPIC = 2
@@ -40,7 +40,7 @@ class PatternType(IntEnum):
 
 
 class Operation(IntEnum):
-    """What may be done to a resource, with Kafka's codes. ANY stands in filters alone, ALL in rules alone."""
+    """Operations on a resource, with Kafka's codes. ANY stands in filters alone, ALL in rules alone."""
 
     ANY = 1
     ALL = 2
@@ -60,7 +60,7 @@ class Operation(IntEnum):
 
 
 class Permission(IntEnum):
-    """What a rule says, with Kafka's codes. ANY stands in filters alone."""
+    """Whether a rule allows or denies, with Kafka's codes. ANY stands in filters alone."""
 
     ANY = 1
     DENY = 2

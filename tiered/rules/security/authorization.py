@@ -1,8 +1,8 @@
-"""Who may do what: access control lists, prepared once and asked a million times.
+"""Authorization by access control lists, prepared once and asked a million times.
 
 Owns the decision, with the meaning that Kafka's StandardAuthorizer gives it: super users may do everything; a DENY that
-fits wins; else an ALLOW that fits; else nobody may, unless `allow.everyone.if.no.acl.found` says so of a resource that
-no rule names. Immutable: a change of the rules makes another one. Must never remember who asked.
+fits wins; else an ALLOW that fits; else it is denied, unless `allow.everyone.if.no.acl.found` says so of a resource
+that no rule names. Immutable: a change of the rules makes another one. Must never remember who asked.
 """
 
 from collections.abc import Iterable, Iterator
@@ -32,7 +32,7 @@ _PREFIXED = PatternType.PREFIXED.name
 
 
 class _Rule(NamedTuple):
-    """What is left of a rule once its resource and its principal have been found."""
+    """The rest of a rule once its resource and its principal have been found."""
 
     host: str
     operations: frozenset[Operation]

@@ -1,4 +1,4 @@
-"""Who the brokers are: principals by name, or by a pattern, so that one more broker is known without a restart.
+"""The principals of brokers: by name, or by a pattern, so that a new broker is known without a restart.
 
 Owns the pattern: one star, for letters, digits, `-` and `_`. It is matched with the whole principal, so it never
 reaches over a dot, a comma or an equals sign into another part of a certificate's subject. Must never know where a

@@ -1,4 +1,4 @@
-"""Who a certificate is: its subject as one text, and what the rules of a listener make of it.
+"""The principal of a certificate: its subject as one text, mapped by the rules of a listener.
 
 Owns RFC 2253's way of writing a name, as Java writes it, and Kafka's `ssl.principal.mapping.rules`. Must never decide
 whether a certificate is to be believed: TLS has done that.
@@ -111,7 +111,7 @@ class PrincipalMapping:
         self._rules: list[_Rule | None] = _parsed(rules)
 
     def principal(self, subject: Subject) -> Principal:
-        """Who shows a certificate with this subject. Raises NoPrincipal when no rule says."""
+        """The principal of a certificate with this subject. Raises NoPrincipal when no rule matches."""
         name = distinguished_name(subject)
         for rule in self._rules:
             found = name if rule is None else rule.applied(name)

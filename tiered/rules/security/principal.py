@@ -1,4 +1,4 @@
-"""Who somebody is: `User:alice`.
+"""A principal: `User:alice`.
 
 Owns the two parts of a name and its text. Must never decide what a principal may do.
 """

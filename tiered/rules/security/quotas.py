@@ -1,6 +1,6 @@
-"""Which quota counts for whom: Kafka's client quotas and their order of precedence (KIP-55, KIP-124, KIP-546, KIP-612).
+"""Kafka's client quotas and their order of precedence (KIP-55, KIP-124, KIP-546, KIP-612).
 
-Owns the names of the quotas, what a value of each may be, and who shares one. Must never count anything: a
+Owns the names of the quotas, the values that each may have, and which clients share one. Must never count anything: a
 `token_bucket` does.
 """
 
@@ -16,7 +16,7 @@ MAX_INT = 2**31 - 1
 
 
 class QuotaKey(StrEnum):
-    """What is limited, by Kafka's names."""
+    """The limited quantities, by Kafka's names."""
 
     PRODUCER_BYTE_RATE = "producer_byte_rate"
     CONSUMER_BYTE_RATE = "consumer_byte_rate"
@@ -31,7 +31,7 @@ _WHOLE = frozenset({QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE, Qu
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class QuotaEntity:
-    """Whom a quota is for: a user, a client id, both, or an address. None: it has no such part."""
+    """The entity of a quota: a user, a client id, both, or an address. None: it has no such part."""
 
     user: str | None = None
     client_id: str | None = None
@@ -62,7 +62,7 @@ class QuotaTable:
     __slots__ = ("_of_addresses", "_of_clients")
 
     def __init__(self, quotas: Iterable[tuple[QuotaEntity, str, float]] = ()) -> None:
-        """What another version of this program may have stored under a name unknown here is left out."""
+        """A quota with an unknown name, from another version of this program, is left out."""
         self._of_clients: dict[QuotaKey, dict[tuple[str | None, str | None], float]] = {}
         self._of_addresses: dict[str, float] = {}
         known = {str(key): key for key in QuotaKey}
@@ -80,7 +80,7 @@ class QuotaTable:
         return bool(self._of_addresses) if key in OF_ADDRESSES else key in self._of_clients
 
     def of_client(self, key: QuotaKey, user: str, client_id: str) -> EffectiveQuota | None:
-        """What counts for this client, or None: the most specific one, as Kafka ranks them."""
+        """The quota that counts for this client, or None: the most specific one, as Kafka ranks them."""
         values = self._of_clients.get(key)
         if values is None:
             return None

@@ -16,7 +16,7 @@ from tiered.rules.segments.compaction import BatchFate
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cleaned:
-    """What becomes of a batch. `batch` takes its place; None where it stays as it is, or goes."""
+    """The fate of a batch. `batch` takes its place; None where it stays unchanged, or goes."""
 
     fate: BatchFate
     batch: bytes | None
@@ -113,7 +113,7 @@ class SegmentCleaning:
         self.is_changed = False
 
     def take(self, buffer: bytes, position: int, header: BatchHeader) -> Iterator[bytes | memoryview]:
-        """What can be written now, having come to this batch. Raises CorruptBatch."""
+        """The batches that can be written now, up to this one. Raises CorruptBatch."""
         batch = memoryview(buffer)[position : position + header.size_bytes]
         if is_hole(header):
             yield from self._drop(header, bytes(batch))
@@ -153,7 +153,7 @@ class SegmentCleaning:
         yield batch if cleaned.batch is None else cleaned.batch
 
     def rest(self) -> Iterator[bytes]:
-        """What stands for the offsets that went just before; to be written at the segment's end as well."""
+        """The empty batch for the offsets that went just before; to be written at the segment's end as well."""
         hole, as_it_was = self._hole, self._hole_as_it_was
         if hole is not None:
             self._hole = self._hole_as_it_was = None

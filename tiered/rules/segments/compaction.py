@@ -1,4 +1,4 @@
-"""What compaction may look at, when it is due, and what becomes of each record and each batch.
+"""The segments that compaction may look at, when it is due, and the fate of each record and batch.
 
 Owns these decisions for one partition. Pure: values and the time in, decisions out; `hot.compaction` carries them out.
 Must never let a record go whose key has no newer one below the same bound, nor the last batch of a producer that may
@@ -71,7 +71,7 @@ def due(
     keeps_tombstones: bool = False,
     now_ms: int,
 ) -> Due:
-    """What of these segments (by base offset, the active one last) is dirty, and whether a pass is due.
+    """The dirty part of these segments (by base offset, the active one last), and whether a pass is due.
 
     Only closed segments count that are wholly below `last_stable_offset` and `high_watermark`, and no segment from
     the first on that has a record younger than `min_lag_ms`. With `keeps_tombstones` no pass is due for their sake.
@@ -160,7 +160,7 @@ def keeps_record(
 
 
 class BatchFate(StrEnum):
-    """What becomes of a batch from which records went, by what is left of it."""
+    """The fate of a batch from which records went, by what is left of it."""
 
     KEEP = "with the records that stay"
     EMPTY = "without records, for its producer's sake"

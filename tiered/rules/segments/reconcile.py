@@ -1,8 +1,8 @@
-"""What disk, catalogue and object store disagree about, and how fast the store is read to see whether it is whole.
+"""The differences between disk, metadata store and object store, and how fast the store is read to check it.
 
-Owns these decisions. Pure: rows, listings, file sizes and times in, differences out; `broker.reconcile` looks once
-more at each before it calls it one. Must never let anything be deleted for want of knowledge: what the catalogue does
-not name is its word's to delete (`ObjectFate.SWEEP`), or nobody's.
+Owns these decisions. Pure: rows, listings, file sizes and times in, differences out; `broker.reconcile` looks once more
+at each before it calls it one. Must never let anything be deleted for want of knowledge: what SQL does not name is its
+word's to delete (`ObjectFate.SWEEP`), or nobody's.
 """
 
 from bisect import bisect_left
@@ -36,7 +36,7 @@ class Listed:
 
 
 def first_partition(listed: Sequence[Listed]) -> tuple[Listed, ...]:
-    """Those of the partition that the first of them belongs to."""
+    """The rows of the partition that the first of them belongs to."""
 
     def partition_of(each: Listed) -> tuple[str, UUID, int]:
         return each.key.topic, each.key.topic_id, each.key.partition
@@ -115,7 +115,7 @@ def _page_end(
 
 
 class ObjectFate(StrEnum):
-    """What becomes of an object that no committed row names."""
+    """The verdict on an object that no committed row names."""
 
     LEAVE = "it is being uploaded, or waits for the end of its grace: whoever does that knows"
     SWEEP = "the catalogue says that it was deleted, and will never name it again"
@@ -123,7 +123,7 @@ class ObjectFate(StrEnum):
 
 
 def fate_of(name: str, *, state: SegmentState | None, object_key: str | None) -> ObjectFate:
-    """What becomes of the object `name`, whose id has a row of that state and key, or none.
+    """The verdict on the object `name`, whose id has a row of that state and key, or none.
 
     Purged is the one state that nothing follows, and it is reached only after a deletion: such an object came back,
     from a put that was on its way, or a deletion that was not one. Without a row there is no knowing: the database may
@@ -145,7 +145,7 @@ class FileDifference:
     lacking: frozenset[int]
 
     def seen_again(self, later: "FileDifference") -> "FileDifference":
-        """What a second look saw too: a log that rolls or deletes is between two states for a moment."""
+        """Differences that a second look saw too: a log that rolls or deletes is between two states for a moment."""
         return FileDifference(unused=self.unused & later.unused, lacking=self.lacking & later.lacking)
 
     def __bool__(self) -> bool:
@@ -153,7 +153,7 @@ class FileDifference:
 
 
 def compare_files(sizes: Mapping[str, int], segments: Sequence[LocalSegment]) -> FileDifference:
-    """What a partition's folder and its log disagree about. `sizes` are those of all files by name."""
+    """The differences between a partition's folder and its log. `sizes` are those of all files by name."""
     used = {f"{segment.base_offset:020}{_LOG_SUFFIX}": segment for segment in segments}
     return FileDifference(
         unused=frozenset(name for name in sizes if name.endswith(_LOG_SUFFIX) and name not in used),

@@ -1,4 +1,4 @@
-"""What a restore makes of what a bucket's checkpoints say: the whole catalogue of the new cluster, and what is lost.
+"""Plans a restore from a bucket's checkpoints: all rows of the new cluster, and what is lost.
 
 Owns the decisions: which topics come back, where each partition goes on, where groups stand, and the numbers from which
 the new cluster counts. Pure and without chance: the same bucket and the same brokers give the same plan.
@@ -325,7 +325,7 @@ def _clamped(
 
 
 def _restored_pins(pins: Sequence[PinEntry], topics: Sequence[RestoredTopic]) -> tuple[PinEntry, ...]:
-    """Those of topics that come back. They hold no more than that: what was lost is written anew by others."""
+    """The offsets of topics that come back. They end where the log does: lost offsets are written anew."""
     ends = {(topic.topic_id, each.partition): each.cold_end_offset for topic in topics for each in topic.partitions}
     return tuple(
         replace(

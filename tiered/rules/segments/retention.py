@@ -1,4 +1,4 @@
-"""What may be deleted: local segments (T4), and the oldest offsets of the whole log (T6).
+"""Decides what may be deleted: local segments (T4), and the oldest offsets of the whole log (T6).
 
 Owns both decisions and their explanations. Pure: values and the time in, a new offset and one verdict per
 segment out, so that `explain` prints exactly what would happen before anything is deleted. A segment that stays has
@@ -17,7 +17,7 @@ UNLIMITED = -1
 
 
 class ColdSegment(Protocol):
-    """What a rule must know of a committed row."""
+    """The fields of a committed row that a rule needs."""
 
     @property
     def base_offset(self) -> int: ...
@@ -139,7 +139,7 @@ def _local(
         keep = RetentionReason.ACTIVE
     elif segment.end_offset > high_watermark:
         keep = RetentionReason.NOT_STABLE
-    # What is below the log start is nobody's any more, whether it was uploaded or not.
+    # Records below the log start are readable to no client, whether they were uploaded or not.
     elif remote_enabled and segment.end_offset > max(cold_end_offset, log_start_offset):
         keep = RetentionReason.NOT_COMMITTED
     return _Candidate(
@@ -214,7 +214,7 @@ def _decide(
     max_segments: int = UNLIMITED,
 ) -> Retention:
     """Verdicts from the oldest on; once one segment stays, everything after it does."""
-    # What is left of the log if all goes that is too old or too much, whatever else keeps it.
+    # The log without all that is too old or too much, even if something else keeps it.
     remaining_bytes = sum(candidate.size_bytes for candidate in candidates if candidate.end_offset > log_start_offset)
     live_pins = [pin for pin in pins if pin.expires_at_ms is None or pin.expires_at_ms > now_ms]
     delete_before_offset = start_offset

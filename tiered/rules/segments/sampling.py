@@ -33,7 +33,7 @@ class ChunkSample:
         return math.ceil(1 / self.fraction)
 
     def chosen(self, object_id: UUID, chunks: int, *, at_least_one: bool) -> list[int]:
-        """Those of the object's chunks that belong to the sample, else one of them where `at_least_one` is wanted."""
+        """The object's chunks in the sample, else one of them where `at_least_one` is wanted."""
         found = [chunk for chunk in range(chunks) if self.has(object_id, chunk)]
         if not found and at_least_one and chunks:
             return [self.seed % chunks]

@@ -26,7 +26,7 @@ class SegmentState(StrEnum):
 
 
 class SegmentEvent(StrEnum):
-    """What can happen to a row after it was planned."""
+    """The events of a row after it was planned."""
 
     COMMIT = "commit"
     """The object was put and checked, and the leader is still the leader (T3)."""

@@ -14,7 +14,7 @@ NEVER = -1
 
 
 class LocalSegment(Protocol):
-    """What a rule must know of a segment file."""
+    """The facts about a segment file that a rule needs."""
 
     @property
     def base_offset(self) -> int: ...
@@ -54,7 +54,7 @@ class UploadWait(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UploadPlan(Generic[S]):
-    """What to upload now, oldest first and gapless, and why it is not more.
+    """The segments to upload now, oldest first and without a gap, and why there are not more.
 
     `skip_to_offset`: offsets below it were deleted before they were uploaded, so `cold_end_offset` has to be
     moved there first (with `log_start_offset` at or above it, nothing that can be read is skipped).

@@ -58,10 +58,10 @@ def read_bearer(message: bytes) -> BearerLogin:
 
 
 def refusal() -> bytes:
-    """What a server says to a token that it does not take; the client's `KICK` follows."""
+    """A server's answer to a token that it refuses; the client's `KICK` follows."""
     return json.dumps({"status": "invalid_token"}).encode()
 
 
 def bearer_message(token: str) -> bytes:
-    """What a client says."""
+    """The client's message."""
     return f"n,,{_SEPARATOR}auth=Bearer {token}{_SEPARATOR}{_SEPARATOR}".encode()

@@ -1,4 +1,4 @@
-"""What can go wrong when somebody says who they are.
+"""Failures of authentication.
 
 Owns the kinds of error, sorted as in `tiered.errors`. None of them may tell whether there is such a user.
 """
@@ -7,7 +7,7 @@ from tiered.errors import Invalid
 
 
 class AuthenticationFailed(Invalid):
-    """Who somebody says to be was not proved. Never tells whether there is such a user. Ends the connection."""
+    """The client did not prove its identity. Never tells whether there is such a user. Ends the connection."""
 
 
 class IllegalSaslState(Invalid):
@@ -19,7 +19,7 @@ class UnsupportedSaslMechanism(Invalid):
 
 
 class UnacceptableCredential(Invalid):
-    """What would be kept of a password is not of the form, or within the bounds, that it must be."""
+    """The credential of a password is not of the form, or within the bounds, that it must be."""
 
 
 class UserNotFound(Invalid):

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Mechanism(StrEnum):
-    """What is served and spoken, by the names of the wire."""
+    """The mechanisms that are served and spoken, by the names of the wire."""
 
     PLAIN = "PLAIN"
     SCRAM_SHA_256 = "SCRAM-SHA-256"
@@ -16,7 +16,7 @@ class Mechanism(StrEnum):
 
 
 class ScramMechanism(StrEnum):
-    """Those of RFC 5802 and RFC 7677."""
+    """The mechanisms of RFC 5802 and RFC 7677."""
 
     SHA_256 = "SCRAM-SHA-256"
     SHA_512 = "SCRAM-SHA-512"

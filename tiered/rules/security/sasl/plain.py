@@ -11,7 +11,7 @@ from tiered.rules.security.sasl.mechanism import MAX_MESSAGE_BYTES, MAX_PASSWORD
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlainLogin:
-    """Who somebody says to be, and the proof."""
+    """A client's claimed identity, and its proof."""
 
     user_name: str
     password: str = field(repr=False)
@@ -36,5 +36,5 @@ def read_plain(message: bytes) -> PlainLogin:
 
 
 def plain_message(user_name: str, password: str) -> bytes:
-    """What a client says."""
+    """The client's message."""
     return f"\x00{user_name}\x00{password}".encode()

@@ -1,4 +1,4 @@
-"""SCRAM (RFC 5802, RFC 7677), the server's side, and what is kept of a password.
+"""SCRAM (RFC 5802, RFC 7677), the server's side, and the stored credentials.
 
 Owns the keys, the messages and their checks. As in Kafka there is no channel binding, and names and passwords are taken
 as UTF-8 without SASLprep. Must never tell an unknown user from a wrong password: `imitation` gives somebody unknown a
@@ -20,7 +20,7 @@ REFUSED = "the user is unknown, or the password is wrong"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScramCredential:
-    """What is kept of one password for one mechanism."""
+    """The stored credential of one password for one mechanism."""
 
     salt: bytes = field(repr=False)
     stored_key: bytes = field(repr=False)
@@ -64,7 +64,7 @@ def salted_password(mechanism: ScramMechanism, password: str, salt: bytes, itera
 
 
 def credential_of(mechanism: ScramMechanism, salted: bytes, salt: bytes, iterations: int) -> ScramCredential:
-    """What is kept of a salted password."""
+    """The credential of a salted password."""
     client_key = _hmac(mechanism, salted, b"Client Key")
     return ScramCredential(
         salt=salt,
@@ -77,7 +77,7 @@ def credential_of(mechanism: ScramMechanism, salted: bytes, salt: bytes, iterati
 def imitation(
     mechanism: ScramMechanism, user_name: str, *, secret: bytes, iterations: int, salt_bytes: int
 ) -> ScramCredential:
-    """What an unknown user is asked with: the same each time, and made of nothing that others know."""
+    """The credential shown to an unknown user: the same each time, and made of nothing that others know."""
 
     def derived(purpose: str, size: int) -> bytes:
         key = hmac.digest(secret, f"{purpose}\x00{mechanism}\x00{user_name}".encode(), "sha256")
@@ -125,7 +125,7 @@ def read_client_first(message: bytes) -> ClientFirst:
 def challenge(
     mechanism: ScramMechanism, client_first: ClientFirst, credential: ScramCredential, server_nonce: str
 ) -> Challenge:
-    """What the client is asked next. `server_nonce` is printable, without commas, and new each time."""
+    """The server's first message. `server_nonce` is printable, without commas, and new each time."""
     nonce = client_first.nonce + server_nonce
     salt = b64encode(credential.salt).decode()
     return Challenge(

@@ -27,14 +27,14 @@ class ClientProof:
 
 
 def client_first(user_name: str, nonce: str) -> bytes:
-    """What a client says first."""
+    """The client's first message."""
     return f"n,,{_bare(user_name, nonce)}".encode()
 
 
 def client_final(
     mechanism: ScramMechanism, user_name: str, password: str, nonce: str, server_first: bytes
 ) -> ClientProof:
-    """What it says next. Takes milliseconds. Raises AuthenticationFailed for a server that it cannot trust."""
+    """The client's final message. Takes milliseconds. Raises AuthenticationFailed for a server that it cannot trust."""
     try:
         text = server_first.decode()
     except UnicodeDecodeError:

@@ -1,7 +1,7 @@
-"""Whose a token is: a signed JWT (RFC 7519), checked by the keys of who gave it out.
+"""The principal of a token: a signed JWT (RFC 7519), checked by its issuer's keys.
 
 Owns what must hold of a token, and which algorithms count. Only signatures by a key pair do: a shared secret would let
-a broker make tokens itself, and `none` would let anybody. Where keys come from is the caller's: what the token's header
+a broker make tokens itself, and `none` would let anyone. Where keys come from is the caller's: what the token's header
 says about that is ignored. Must never put a token or its claims into an error.
 """
 
@@ -31,7 +31,7 @@ _PRIVATE_PARTS = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "k"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenPolicy:
-    """What is asked of a token besides its signature. None and empty: not asked."""
+    """The claims required of a token besides its signature. None and empty: not required."""
 
     audiences: tuple[str, ...]
     issuer: str | None = None
@@ -44,7 +44,7 @@ class TokenPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenOwner:
-    """Whom the token is about, and when it ends: seconds since 1970."""
+    """The subject of the token, and when it ends: seconds since 1970."""
 
     name: str
     expires_at_s: float
@@ -73,7 +73,7 @@ def read_keys(text: bytes) -> "KeySet":
             if isinstance(key, RSAKey) and key.public_key.key_size < MIN_RSA_BITS:
                 continue
         except (JoseError, ValueError, TypeError, KeyError):
-            continue  # A kind of key that is not known here is no reason to do without the others.
+            continue  # An unknown kind of key does not make the others useless.
         keys.append(key)
     if not keys:
         raise InvalidConfig("the set of keys has no public key that could check a token's signature")
@@ -93,7 +93,7 @@ def key_id(token: str) -> str | None:
 
 
 def token_owner(token: str, keys: "KeySet", policy: TokenPolicy, *, now_s: float) -> TokenOwner:
-    """Whom a token is about that these keys have signed and that the policy takes. Raises AuthenticationFailed."""
+    """The subject of a token that these keys have signed and that the policy takes. Raises AuthenticationFailed."""
     from joserfc import jwt
     from joserfc.errors import JoseError
 
