@@ -19,7 +19,7 @@ DECODER := tiered/formats/_decode.c
 KERNEL := $(VENV)/.kernel
 
 .DEFAULT_GOAL := help
-.PHONY: help run install test check fix demo bench bench-compare soak soak-tests sim mutants interop fuzz terraform localstack localstack-tests kcat shells chromium screenshots install-check clean distclean
+.PHONY: help run install test check fix generated demo bench bench-compare soak soak-tests sim mutants interop fuzz terraform localstack localstack-tests kcat shells chromium screenshots install-check clean distclean
 
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,6 +35,9 @@ test: install kcat chromium ## lint, types, floors and every test: under eight m
 
 check: install ## lint, types, floors, dependencies, secrets and unit tests: half a minute
 	@$(PY) tests/steps.py check $(TEST_ARGS)
+
+generated: install ## write what is made of the code: types of messages, tables of docs, public names
+	@$(PY) -m tests.house.generated
 
 fix: install ## let ruff format and repair what it can
 	@$(VENV)/bin/ruff check --fix --quiet . || true

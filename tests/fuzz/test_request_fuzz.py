@@ -54,7 +54,7 @@ class RequestFuzz:
     def request(self) -> tuple[int, int, bytes]:
         """(API key, version, frame without its length)"""
         api = self.chance.choice(self.apis)
-        version = self.chance.randint(max(api.min_version, api.refuse_below), api.max_version)
+        version = self.chance.randint(max(api.versions[0], api.refuse_below), api.versions[1])
         body = self._body(api.key, version)
         head = frames.request_header(api.key, version, self.chance.randrange(1 << 31), self.chance.choice(["f", None]))
         data = bytearray(head + body)
@@ -195,7 +195,7 @@ def run(broker: BrokerProcess, *, seconds: float, seed: int, rest: Callable[[], 
 def test_every_api_and_version_can_be_drawn_and_every_drawn_message_decodes() -> None:
     fuzz = RequestFuzz(1)
     for api in fuzz.apis:
-        for version in range(max(api.min_version, api.refuse_below), api.max_version + 1):
+        for version in range(max(api.versions[0], api.refuse_below), api.versions[1] + 1):
             if api.key in (produce.API_KEY, fetch.API_KEY):
                 fuzz._body(api.key, version)
             else:

@@ -1,4 +1,4 @@
-"""The types of Kafka's messages, for mypy alone: `python -m tests.house.message_stubs` writes stubs/kafka_messages.
+"""The types of Kafka's messages, for mypy alone: `make generated` writes stubs/kafka_messages.
 
 A handler takes requests and constructors that `tiered.wire.messages` compiles when they are asked for, so mypy sees
 nothing of them. Each stub has the structures of one API, with the fields of all versions that are served. A field is
@@ -45,7 +45,7 @@ def stubs() -> dict[str, str]:
 
 
 def stub(api: Api) -> str:
-    versions = range(api.min_version, api.max_version + 1)
+    versions = range(api.versions[0], api.versions[1] + 1)
     request = structures(messages.message_class(api.key, version, "request") for version in versions)
     reply = structures(messages.message_class(api.key, version, "response") for version in versions)
     lines = [*written(request, ""), "class Replies:"]
@@ -93,13 +93,3 @@ def written(found: dict[str, Structure], room: str) -> Iterator[str]:
             nullable = " | None" if each.is_nullable else ""
             yield f"    {of}: {kind}{nullable}" + ("" if each.required_in == structure.versions else " = ...")
         yield ""
-
-
-def main() -> None:
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    for name, text in stubs().items():
-        (FOLDER / name).write_text(text)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,91 +1,13 @@
-"""What users may build on is what it was: every name here stands in tests/golden/public_names.txt, and no other.
+"""What users may build on is what it was: every name stands in tests/golden/public_names.txt, and no other.
 
-A line that goes breaks somebody's script. A line that comes is promised from then on: after a look at the difference,
-`python -m tests.house.test_public_names` writes the file anew. Metrics are read from their document, which
-test_metrics compares with what a broker says; formats at rest have golden files of their own.
+A line that goes breaks somebody's script. A line that comes is promised from then on.
 """
 
-import argparse
-import re
-import sqlite3
-import tempfile
-from collections.abc import Iterator
-from pathlib import Path
-
-import tiered.testing
-from pyspark_tiered import options, write_options
-from tests.catalogue import open_ready
-from tests.house.commands import make_targets, subcommands
-from tiered.cli import build_parser
-from tiered.config.broker import BROKER_SETTINGS
-from tiered.config.client_metrics import CLIENT_METRICS_SETTINGS
-from tiered.config.group import GROUP_SETTINGS
-from tiered.config.serve import OPTIONS
-from tiered.config.topic import TOPIC_SETTINGS
-from tiered.server.http.routes import ROUTES
-from tiered.server.kafka.apis import served_apis
-
-ROOT = Path(__file__).resolve().parents[2]
-GOLDEN = ROOT / "tests/golden/public_names.txt"
-METRIC = re.compile(r"^\| `(tiered_[a-z_]+)` \| (counter|gauge|histogram) \|([^|]*)\|", re.MULTILINE)
-
-
-def command_lines(parser: argparse.ArgumentParser, path: str) -> Iterator[str]:
-    for action in parser._actions:
-        if not isinstance(action, argparse._SubParsersAction):
-            name = "/".join(action.option_strings) or action.dest.upper()
-            yield f"command {path} {name} default={action.default!r} choices={action.choices!r}"
-    for name, deeper in subcommands(parser).items():
-        yield from command_lines(deeper, f"{path} {name}")
-
-
-def columns() -> Iterator[str]:
-    """Of the database as migrations leave it; views are what operators SELECT from."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "meta.db"
-        open_ready(f"sqlite:///{path}").close_sync()
-        with sqlite3.connect(path) as database:
-            for kind, name in database.execute("SELECT type, name FROM sqlite_master WHERE type IN ('table', 'view')"):
-                for column in database.execute(f'PRAGMA table_info("{name}")'):
-                    yield f"sql {kind} {name}.{column[1]} {column[2]}".rstrip()
-        database.close()
-
-
-def public_names() -> Iterator[str]:
-    yield from command_lines(build_parser(), "tiered")
-    yield from columns()
-    for option in OPTIONS:
-        yield f"option of serve {option.flag} {option.variable} {option.key}"
-    for route in ROUTES:
-        yield f"route {route.method} {route.path} answers {sorted(route.answers)}"
-    for name, kind, labels in METRIC.findall((ROOT / "docs/metrics.md").read_text()):
-        yield f"metric {name} {kind} {' '.join(re.findall(r'`([a-z_]+)`', labels))}".rstrip()
-    registries = {
-        "broker": BROKER_SETTINGS,
-        "topic": TOPIC_SETTINGS,
-        "group": GROUP_SETTINGS,
-        "client metrics": CLIENT_METRICS_SETTINGS,
-    }
-    for kind, registry in registries.items():
-        for name, setting in registry.items():
-            yield f"setting of {kind} {name} {setting.type.name} default={setting.default!r}"
-    for api in served_apis():
-        yield f"Kafka API {api.key} {api.name} {api.min_version} to {api.max_version}"
-    for name in options._KNOWN:
-        yield f"option of Spark's reader {name}"
-    for name in write_options._KNOWN:
-        yield f"option of Spark's writer {name}"
-    for name in tiered.testing.__all__:
-        yield f"tiered.testing.{name}"
-    for target in make_targets():
-        yield f"make {target}"
+from tests.house.public_names import GOLDEN, text
 
 
 def test_what_users_build_on_is_what_it_was() -> None:
-    now, before = sorted(set(public_names())), GOLDEN.read_text().splitlines()
-    assert not [name for name in before if name not in now], "gone: somebody's script breaks"
-    assert not [name for name in now if name not in before], "new: `python -m tests.house.test_public_names`"
-
-
-if __name__ == "__main__":
-    GOLDEN.write_text("".join(f"{name}\n" for name in sorted(set(public_names()))))
+    now, before = text().splitlines(), GOLDEN.read_text().splitlines()
+    gone, new = ([name for name in these if name not in those] for these, those in ((before, now), (now, before)))
+    assert not gone, f"somebody's script breaks; if that is meant, `make generated` takes them out: {gone}"
+    assert not new, f"promised from now on; if that is meant, `make generated` puts them in: {new}"

@@ -18,7 +18,7 @@ VERSIONS = [
     (api.key, version)
     for api in served_apis()
     if api.key in AUDITED
-    for version in range(api.min_version, api.max_version + 1)
+    for version in range(api.versions[0], api.versions[1] + 1)
 ]
 
 

@@ -7,7 +7,7 @@ API: that is in `api/<api>.py`.
 import asyncio
 import struct
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
@@ -88,19 +88,20 @@ MessageHandler = Callable[[Context, Any, Any], Awaitable[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One row of the table: versions `min_version` to `max_version` (inclusive) of API `key`.
+    """One row of the table: API `key` in `versions`, the first and the last.
 
-    Either `raw` handles the bytes, or `handle(context, request, reply)` takes kio's request object and the
-    constructors of its reply, and gives the reply or Later; ApiVersions alone gets None, for a version that is not
-    served. `refuse_below` names versions that are advertised for the sake of old clients (KAFKA-18659) and answered
-    by closing the connection. `audit` says what an administrative request was about. `on_replica` is what a read
-    replica does instead of `handle` or `raw`, or the same; without it a read replica does not serve the API.
+    `rights` are what a client needs, in the words of docs/security-rights.md, or "none". Either `raw` handles the
+    bytes, or `handle(context, request, reply)` takes kio's request object and the constructors of its reply, and gives
+    the reply or Later; ApiVersions alone gets None, for a version that is not served. `refuse_below` names versions
+    that are advertised for the sake of old clients (KAFKA-18659) and answered by closing the connection. `audit` says
+    what an administrative request was about. `on_replica` is what a read replica does instead of `handle` or `raw`, or
+    the same; without it a read replica does not serve the API.
     """
 
     key: int
     name: str
-    min_version: int
-    max_version: int
+    versions: tuple[int, int]
+    rights: str = field(kw_only=True)
     handle: MessageHandler | None = None
     raw: RawHandler | None = None
     refuse_below: int = 0
@@ -135,7 +136,7 @@ def _refusing(api_key: int, api_version: int) -> Api | None:
         words = f"{name} version {api_version} is not served here; see ApiVersions"
         return refusal(api_key, api_version, request, UNSUPPORTED_VERSION, words)
 
-    return Api(api_key, name, api_version, api_version, handle)
+    return Api(api_key, name, (api_version, api_version), rights="none", handle=handle)
 
 
 class Dispatch:
@@ -158,7 +159,7 @@ class Dispatch:
         api = self.apis.get(header.api_key)
         version = header.api_version
         context = Context(self._broker, connection, version, header.client_id)
-        if api is None or not max(api.min_version, api.refuse_below) <= version <= api.max_version:
+        if api is None or not max(api.versions[0], api.refuse_below) <= version <= api.versions[1]:
             if api is not None and api.key == API_VERSIONS_KEY:
                 # The one API that answers a version it does not know: in version 0, with error 35 (KIP-511).
                 return self._answer(api, context._replace(api_version=0), header.correlation_id, None)

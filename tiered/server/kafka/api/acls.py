@@ -175,6 +175,6 @@ def _deleted_acls(request: "delete_acls.Request", answer: "delete_acls.Response 
         yield AuditEntry(resource, answered, {"filter": wanted, **found})
 
 
-DESCRIBE_API = Api(key=29, name="DescribeAcls", min_version=1, max_version=3, handle=describe)
-CREATE_API = Api(key=30, name="CreateAcls", min_version=1, max_version=3, handle=create, audit=_created_acls)
-DELETE_API = Api(key=31, name="DeleteAcls", min_version=1, max_version=3, handle=delete, audit=_deleted_acls)
+DESCRIBE_API = Api(29, "DescribeAcls", (1, 3), rights="DESCRIBE on the cluster", handle=describe)
+CREATE_API = Api(30, "CreateAcls", (1, 3), rights="ALTER on the cluster", handle=create, audit=_created_acls)
+DELETE_API = Api(31, "DeleteAcls", (1, 3), rights="ALTER on the cluster", handle=delete, audit=_deleted_acls)

@@ -90,13 +90,19 @@ def _told(request: "alter_configs.Request", answer: "alter_configs.Response | No
 
 
 API = Api(
-    key=33, name="AlterConfigs", min_version=0, max_version=2, handle=replace_all, on_replica=Refused(), audit=_told
+    33,
+    "AlterConfigs",
+    (0, 2),
+    rights="ALTER_CONFIGS on the topic or the group; on the cluster for all else",
+    handle=replace_all,
+    on_replica=Refused(),
+    audit=_told,
 )
 INCREMENTAL_API = Api(
-    key=44,
-    name="IncrementalAlterConfigs",
-    min_version=0,
-    max_version=1,
+    44,
+    "IncrementalAlterConfigs",
+    (0, 1),
+    rights="ALTER_CONFIGS on the topic or the group; on the cluster for all else",
     handle=change_some,
     on_replica=Refused(),
     audit=_told,

@@ -118,10 +118,10 @@ def _told(request: "Request", answer: "Response | None") -> Iterable[AuditEntry]
 
 
 API = Api(
-    key=45,
-    name="AlterPartitionReassignments",
-    min_version=0,
-    max_version=1,
+    45,
+    "AlterPartitionReassignments",
+    (0, 1),
+    rights="ALTER on the cluster",
     handle=handle,
     on_replica=Refused(),
     audit=_told,

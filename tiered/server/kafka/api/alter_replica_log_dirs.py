@@ -67,4 +67,4 @@ def _told(request: "Request", answer: "Response | None") -> Iterable[AuditEntry]
         yield AuditEntry(f"TOPIC:{name}", code, {"log_dirs": paths, **partly})
 
 
-API = Api(key=34, name="AlterReplicaLogDirs", min_version=1, max_version=2, handle=handle, audit=_told)
+API = Api(34, "AlterReplicaLogDirs", (1, 2), rights="ALTER on the cluster", handle=handle, audit=_told)

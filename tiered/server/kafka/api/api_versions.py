@@ -54,7 +54,7 @@ def api_versions(others: Iterable[Api]) -> Api:
     async def of_replica(context: Context, request: "Request", reply: "Reply") -> "Response":
         return answer(context.connection, context.api_version, request, reply, table, (METADATA_VERSION,))
 
-    own = Api(key=18, name="ApiVersions", min_version=0, max_version=4, handle=handle, on_replica=of_replica)
+    own = Api(18, "ApiVersions", (0, 4), rights="none", handle=handle, on_replica=of_replica)
     table = sorted([*others, own], key=lambda api: api.key)
     return own
 
@@ -80,7 +80,7 @@ def answer(
     return reply.ApiVersionsResponse(
         error_code=code,
         api_keys=[
-            reply.ApiVersion(api_key=api.key, min_version=api.min_version, max_version=api.max_version) for api in table
+            reply.ApiVersion(api_key=api.key, min_version=api.versions[0], max_version=api.versions[1]) for api in table
         ],
         throttle_time=0,
         supported_features=[

@@ -153,5 +153,5 @@ def _told(
         yield AuditEntry(f"QUOTA:{entity}", code, {"quotas": quotas})
 
 
-DESCRIBE_API = Api(key=48, name="DescribeClientQuotas", min_version=0, max_version=1, handle=describe)
-ALTER_API = Api(key=49, name="AlterClientQuotas", min_version=0, max_version=1, handle=alter, audit=_told)
+DESCRIBE_API = Api(48, "DescribeClientQuotas", (0, 1), rights="DESCRIBE_CONFIGS on the cluster", handle=describe)
+ALTER_API = Api(49, "AlterClientQuotas", (0, 1), rights="ALTER_CONFIGS on the cluster", handle=alter, audit=_told)

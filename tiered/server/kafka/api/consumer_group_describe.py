@@ -101,4 +101,6 @@ def _assignment(context: Context, reply: "Reply", partitions: Partitions) -> "Re
     )
 
 
-API = Api(key=69, name="ConsumerGroupDescribe", min_version=0, max_version=1, handle=handle)
+API = Api(
+    69, "ConsumerGroupDescribe", (0, 1), rights="DESCRIBE on the group and on every topic of its members", handle=handle
+)

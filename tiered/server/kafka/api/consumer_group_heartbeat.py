@@ -98,4 +98,11 @@ def _partitions(named: "Sequence[TopicPartitions]") -> Partitions:
     return {topic_id: frozenset(partitions) for topic_id, partitions in found.items()}
 
 
-API = Api(key=68, name="ConsumerGroupHeartbeat", min_version=0, max_version=1, handle=handle, on_replica=Refused())
+API = Api(
+    68,
+    "ConsumerGroupHeartbeat",
+    (0, 1),
+    rights="READ on the group, DESCRIBE on each topic that it names; a pattern means those that may be described",
+    handle=handle,
+    on_replica=Refused(),
+)

@@ -42,6 +42,4 @@ def _told(request: "Request", answer: "Response | None") -> Iterable[AuditEntry]
         yield AuditEntry(f"TOPIC:{each.name}", code, {"partitions": each.count})
 
 
-API = Api(
-    key=37, name="CreatePartitions", min_version=0, max_version=3, handle=handle, on_replica=Refused(), audit=_told
-)
+API = Api(37, "CreatePartitions", (0, 3), rights="ALTER on the topic", handle=handle, on_replica=Refused(), audit=_told)

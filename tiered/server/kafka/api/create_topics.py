@@ -120,4 +120,12 @@ def _told(request: "Request", answer: "Response | None") -> Iterable[AuditEntry]
         yield AuditEntry(f"TOPIC:{each.name}", code, {"partitions": each.num_partitions or len(each.assignments)})
 
 
-API = Api(key=19, name="CreateTopics", min_version=2, max_version=7, handle=handle, on_replica=Refused(), audit=_told)
+API = Api(
+    19,
+    "CreateTopics",
+    (2, 7),
+    rights="CREATE on the topic or the cluster; DESCRIBE_CONFIGS to be told its configs",
+    handle=handle,
+    on_replica=Refused(),
+    audit=_told,
+)

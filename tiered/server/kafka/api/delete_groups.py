@@ -36,4 +36,4 @@ def _told(request: "Request", answer: "Response | None") -> Iterable[AuditEntry]
         yield AuditEntry(f"GROUP:{group_id}", code)
 
 
-API = Api(key=42, name="DeleteGroups", min_version=0, max_version=2, handle=handle, on_replica=Refused(), audit=_told)
+API = Api(42, "DeleteGroups", (0, 2), rights="DELETE on the group", handle=handle, on_replica=Refused(), audit=_told)

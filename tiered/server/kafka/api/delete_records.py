@@ -50,4 +50,4 @@ def _told(request: "Request", answer: "Response | None") -> Iterable[AuditEntry]
         yield AuditEntry(f"TOPIC:{topic.name}", code, {"before_offsets": before, **partly})
 
 
-API = Api(key=21, name="DeleteRecords", min_version=0, max_version=2, handle=handle, on_replica=Refused(), audit=_told)
+API = Api(21, "DeleteRecords", (0, 2), rights="DELETE on the topic", handle=handle, on_replica=Refused(), audit=_told)

@@ -63,4 +63,4 @@ def _told(request: "Request", answer: "Response | None") -> Iterable[AuditEntry]
         yield AuditEntry(f"TOPIC:{name}", code)
 
 
-API = Api(key=20, name="DeleteTopics", min_version=1, max_version=6, handle=handle, on_replica=Refused(), audit=_told)
+API = Api(20, "DeleteTopics", (1, 6), rights="DELETE on the topic", handle=handle, on_replica=Refused(), audit=_told)

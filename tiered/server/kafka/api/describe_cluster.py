@@ -46,4 +46,4 @@ async def handle(context: Context, request: "Request", reply: "Reply") -> "Respo
     )
 
 
-API = Api(key=60, name="DescribeCluster", min_version=0, max_version=2, handle=handle, on_replica=handle)
+API = Api(60, "DescribeCluster", (0, 2), rights="none", handle=handle, on_replica=handle)

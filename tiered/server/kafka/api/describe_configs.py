@@ -90,4 +90,11 @@ def _entries(context: Context, resource_type: int, resource_name: str) -> Sequen
     raise InvalidRequest("a read replica knows the configs of topics (2) and its own settings (4)")
 
 
-API = Api(key=32, name="DescribeConfigs", min_version=1, max_version=4, handle=handle, on_replica=of_replica)
+API = Api(
+    32,
+    "DescribeConfigs",
+    (1, 4),
+    rights="DESCRIBE_CONFIGS on the topic or the group; on the cluster for all else",
+    handle=handle,
+    on_replica=of_replica,
+)

@@ -79,4 +79,4 @@ def _described(
     )
 
 
-API = Api(key=15, name="DescribeGroups", min_version=0, max_version=6, handle=handle)
+API = Api(15, "DescribeGroups", (0, 6), rights="DESCRIBE on the group", handle=handle)

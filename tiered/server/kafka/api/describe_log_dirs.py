@@ -60,4 +60,4 @@ def _described(reply: "Reply", partition: Partition) -> "Replies.DescribeLogDirs
     )
 
 
-API = Api(key=35, name="DescribeLogDirs", min_version=1, max_version=4, handle=handle)
+API = Api(35, "DescribeLogDirs", (1, 4), rights="DESCRIBE on the cluster", handle=handle)

@@ -68,4 +68,4 @@ def _described(reply: "Reply", entry: ProducerEntry) -> "Replies.ProducerState":
     )
 
 
-API = Api(key=61, name="DescribeProducers", min_version=0, max_version=0, handle=handle)
+API = Api(61, "DescribeProducers", (0, 0), rights="READ on the topic", handle=handle)

@@ -86,4 +86,4 @@ def _voters(context: Context, reply: "Reply", leader: int) -> "list[Replies.Node
     ]
 
 
-API = Api(key=55, name="DescribeQuorum", min_version=0, max_version=2, handle=handle)
+API = Api(55, "DescribeQuorum", (0, 2), rights="DESCRIBE on the cluster", handle=handle)

@@ -91,4 +91,4 @@ def _answered(
     )
 
 
-API = Api(key=75, name="DescribeTopicPartitions", min_version=0, max_version=0, handle=handle)
+API = Api(75, "DescribeTopicPartitions", (0, 0), rights="DESCRIBE on the topic", handle=handle)

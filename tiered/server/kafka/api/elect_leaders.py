@@ -121,4 +121,4 @@ def _told(request: "Request", answer: "Response | None") -> Iterable[AuditEntry]
     yield AuditEntry(f"CLUSTER:{CLUSTER_NAME}", code, {"election": kind, "topics": topics, **partly})
 
 
-API = Api(key=43, name="ElectLeaders", min_version=0, max_version=2, handle=handle, on_replica=Refused(), audit=_told)
+API = Api(43, "ElectLeaders", (0, 2), rights="ALTER on the cluster", handle=handle, on_replica=Refused(), audit=_told)

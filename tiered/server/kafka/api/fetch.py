@@ -313,4 +313,12 @@ async def _read_cold(request: RawRequest, asked: FetchRequest, entry: FetchEntry
         entry.error = disk_error(request, partition, error)
 
 
-API = Api(key=1, name="Fetch", min_version=4, max_version=18, raw=handle, on_replica=handle)
+API = Api(
+    1,
+    "Fetch",
+    (4, 18),
+    rights="READ on the topic; "
+    "with a replica id CLUSTER_ACTION on the cluster, and the id of the broker's registration",
+    raw=handle,
+    on_replica=handle,
+)

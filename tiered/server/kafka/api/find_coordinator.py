@@ -79,4 +79,11 @@ async def of_replica(context: Context, request: "Request", reply: "Reply") -> "R
     )
 
 
-API = Api(key=10, name="FindCoordinator", min_version=0, max_version=6, handle=handle, on_replica=of_replica)
+API = Api(
+    10,
+    "FindCoordinator",
+    (0, 6),
+    rights="DESCRIBE on the group or the transactional id",
+    handle=handle,
+    on_replica=of_replica,
+)

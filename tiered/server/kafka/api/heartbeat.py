@@ -30,4 +30,4 @@ async def handle(context: Context, request: "Request", reply: "Reply") -> "Respo
     return reply.HeartbeatResponse(throttle_time=0, error_code=code)
 
 
-API = Api(key=12, name="Heartbeat", min_version=0, max_version=4, handle=handle, on_replica=Refused())
+API = Api(12, "Heartbeat", (0, 4), rights="READ on the group", handle=handle, on_replica=Refused())

@@ -43,10 +43,10 @@ def _require_idempotent_write(context: Context) -> None:
 
 # A read replica refuses with this code because an idempotent producer asks again for ever on every other one.
 API = Api(
-    key=22,
-    name="InitProducerId",
-    min_version=0,
-    max_version=5,
+    22,
+    "InitProducerId",
+    (0, 5),
+    rights="IDEMPOTENT_WRITE on the cluster or WRITE on any topic; WRITE on the transactional id if there is one",
     handle=handle,
     on_replica=Refused(CLUSTER_AUTHORIZATION_FAILED),
 )

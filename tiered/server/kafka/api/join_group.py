@@ -77,4 +77,4 @@ def _asked(context: Context, request: "Request") -> JoinRequest:
     )
 
 
-API = Api(key=11, name="JoinGroup", min_version=0, max_version=9, handle=handle, on_replica=Refused())
+API = Api(11, "JoinGroup", (0, 9), rights="READ on the group", handle=handle, on_replica=Refused())

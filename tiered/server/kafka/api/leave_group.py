@@ -47,4 +47,4 @@ async def handle(context: Context, request: "Request", reply: "Reply") -> "Respo
     )
 
 
-API = Api(key=13, name="LeaveGroup", min_version=0, max_version=5, handle=handle, on_replica=Refused())
+API = Api(13, "LeaveGroup", (0, 5), rights="READ on the group", handle=handle, on_replica=Refused())

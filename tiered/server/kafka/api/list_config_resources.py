@@ -34,4 +34,4 @@ async def handle(context: Context, request: "Request", reply: "Reply") -> "Respo
     return reply.ListConfigResourcesResponse(throttle_time=0, error_code=code, config_resources=found)
 
 
-API = Api(key=74, name="ListConfigResources", min_version=0, max_version=1, handle=handle)
+API = Api(74, "ListConfigResources", (0, 1), rights="DESCRIBE_CONFIGS on the cluster", handle=handle)

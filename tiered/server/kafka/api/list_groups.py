@@ -46,4 +46,11 @@ async def of_replica(_context: Context, _request: "Request", reply: "Reply") -> 
     return reply.ListGroupsResponse(throttle_time=0, error_code=NONE, groups=[])
 
 
-API = Api(key=16, name="ListGroups", min_version=0, max_version=5, handle=handle, on_replica=of_replica)
+API = Api(
+    16,
+    "ListGroups",
+    (0, 5),
+    rights="DESCRIBE on the cluster; else those groups are listed that may be described",
+    handle=handle,
+    on_replica=of_replica,
+)

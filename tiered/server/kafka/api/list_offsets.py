@@ -112,4 +112,4 @@ def _check_timestamp(version: int, wanted: int) -> None:
         raise UnsupportedVersion(f"timestamp {wanted} means nothing in ListOffsets version {version}")
 
 
-API = Api(key=2, name="ListOffsets", min_version=1, max_version=11, handle=handle, on_replica=handle)
+API = Api(2, "ListOffsets", (1, 11), rights="DESCRIBE on the topic", handle=handle, on_replica=handle)

@@ -59,4 +59,6 @@ async def of_replica(_context: Context, _request: "Request", reply: "Reply") -> 
     return reply.ListPartitionReassignmentsResponse(throttle_time=0, error_code=NONE, error_message=None, topics=[])
 
 
-API = Api(key=46, name="ListPartitionReassignments", min_version=0, max_version=0, handle=handle, on_replica=of_replica)
+API = Api(
+    46, "ListPartitionReassignments", (0, 0), rights="DESCRIBE on the cluster", handle=handle, on_replica=of_replica
+)

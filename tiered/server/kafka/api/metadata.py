@@ -186,4 +186,11 @@ def _led_by(leader: int, leader_epoch: int, make: Callable[..., T], index: int) 
     )
 
 
-API = Api(key=3, name="Metadata", min_version=0, max_version=13, handle=handle, on_replica=handle)
+API = Api(
+    3,
+    "Metadata",
+    (0, 13),
+    rights="DESCRIBE on the topic; to create it CREATE on the topic or the cluster",
+    handle=handle,
+    on_replica=handle,
+)

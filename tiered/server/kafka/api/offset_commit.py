@@ -121,4 +121,6 @@ def _entry(context: Context, topic: "OffsetCommitRequestTopic", asked: "OffsetCo
     )
 
 
-API = Api(key=8, name="OffsetCommit", min_version=2, max_version=10, handle=handle, on_replica=Refused())
+API = Api(
+    8, "OffsetCommit", (2, 10), rights="READ on the group, READ on each topic", handle=handle, on_replica=Refused()
+)

@@ -99,4 +99,12 @@ def _told(request: "Request", answer: "Response | None") -> Iterable[AuditEntry]
     yield AuditEntry(f"GROUP:{request.group_id}", code, {"topics": topics, **partly})
 
 
-API = Api(key=47, name="OffsetDelete", min_version=0, max_version=0, handle=handle, on_replica=Refused(), audit=_told)
+API = Api(
+    47,
+    "OffsetDelete",
+    (0, 0),
+    rights="DELETE on the group, READ on each topic",
+    handle=handle,
+    on_replica=Refused(),
+    audit=_told,
+)

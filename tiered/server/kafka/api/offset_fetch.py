@@ -215,4 +215,11 @@ async def of_replica(context: Context, request: "Request", reply: "Reply") -> "R
     return reply.OffsetFetchResponse(throttle_time=0, groups=groups)
 
 
-API = Api(key=9, name="OffsetFetch", min_version=1, max_version=10, handle=handle, on_replica=of_replica)
+API = Api(
+    9,
+    "OffsetFetch",
+    (1, 10),
+    rights="DESCRIBE on the group, DESCRIBE on each topic",
+    handle=handle,
+    on_replica=of_replica,
+)

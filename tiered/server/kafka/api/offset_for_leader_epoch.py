@@ -46,4 +46,4 @@ async def handle(context: Context, request: "Request", reply: "Reply") -> "Respo
     return reply.OffsetForLeaderEpochResponse(throttle_time=0, topics=topics)
 
 
-API = Api(key=23, name="OffsetForLeaderEpoch", min_version=2, max_version=4, handle=handle)
+API = Api(23, "OffsetForLeaderEpoch", (2, 4), rights="DESCRIBE on the topic", handle=handle)

@@ -396,5 +396,11 @@ def refuse_on_replica(request: RawRequest) -> Parts:
 
 
 API = Api(
-    key=0, name="Produce", min_version=0, max_version=13, refuse_below=3, raw=handle, on_replica=refuse_on_replica
+    0,
+    "Produce",
+    (0, 13),
+    rights="WRITE on the topic; WRITE on the transactional id if there is one",
+    refuse_below=3,
+    raw=handle,
+    on_replica=refuse_on_replica,
 )

@@ -77,7 +77,5 @@ async def _said(broker: Guarded, session: SaslSession, message: bytes) -> tuple[
     return said.answer, lifetime_ms
 
 
-HANDSHAKE_API = Api(key=17, name="SaslHandshake", min_version=0, max_version=1, handle=handshake, on_replica=handshake)
-AUTHENTICATE_API = Api(
-    key=36, name="SaslAuthenticate", min_version=0, max_version=2, handle=authenticate, on_replica=authenticate
-)
+HANDSHAKE_API = Api(17, "SaslHandshake", (0, 1), rights="none", handle=handshake, on_replica=handshake)
+AUTHENTICATE_API = Api(36, "SaslAuthenticate", (0, 2), rights="none", handle=authenticate, on_replica=authenticate)

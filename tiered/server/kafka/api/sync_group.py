@@ -42,4 +42,4 @@ async def handle(context: Context, request: "Request", reply: "Reply") -> "Respo
     )
 
 
-API = Api(key=14, name="SyncGroup", min_version=0, max_version=5, handle=handle, on_replica=Refused())
+API = Api(14, "SyncGroup", (0, 5), rights="READ on the group", handle=handle, on_replica=Refused())

@@ -57,5 +57,5 @@ def _facts(context: Context) -> dict[str, str]:
     }
 
 
-SUBSCRIPTIONS_API = Api(key=71, name="GetTelemetrySubscriptions", min_version=0, max_version=0, handle=subscriptions)
-PUSH_API = Api(key=72, name="PushTelemetry", min_version=0, max_version=0, handle=push)
+SUBSCRIPTIONS_API = Api(71, "GetTelemetrySubscriptions", (0, 0), rights="none", handle=subscriptions)
+PUSH_API = Api(72, "PushTelemetry", (0, 0), rights="none", handle=push)

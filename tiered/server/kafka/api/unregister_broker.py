@@ -33,5 +33,5 @@ def _told(request: "Request", answer: "Response | None") -> Iterable[AuditEntry]
 
 
 API = Api(
-    key=64, name="UnregisterBroker", min_version=0, max_version=0, handle=handle, on_replica=Refused(), audit=_told
+    64, "UnregisterBroker", (0, 0), rights="ALTER on the cluster", handle=handle, on_replica=Refused(), audit=_told
 )

@@ -56,4 +56,4 @@ def _told(request: "Request", answer: "Response | None") -> Iterable[AuditEntry]
     )
 
 
-API = Api(key=57, name="UpdateFeatures", min_version=0, max_version=2, handle=handle, audit=_told)
+API = Api(57, "UpdateFeatures", (0, 2), rights="ALTER on the cluster", handle=handle, audit=_told)

@@ -157,5 +157,5 @@ def _told(
             yield AuditEntry(f"USER:{each.name}", code, {"credential": what, "mechanism": each.mechanism})
 
 
-DESCRIBE_API = Api(key=50, name="DescribeUserScramCredentials", min_version=0, max_version=0, handle=describe)
-ALTER_API = Api(key=51, name="AlterUserScramCredentials", min_version=0, max_version=0, handle=alter, audit=_told)
+DESCRIBE_API = Api(50, "DescribeUserScramCredentials", (0, 0), rights="DESCRIBE on the cluster", handle=describe)
+ALTER_API = Api(51, "AlterUserScramCredentials", (0, 0), rights="ALTER on the cluster", handle=alter, audit=_told)
