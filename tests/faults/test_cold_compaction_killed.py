@@ -8,15 +8,15 @@ import sys
 
 import pytest
 
-from tests.components.cold_passes import compact
 from tests.support.cold_compaction import COMPACT, SETTINGS, committed, eventually, is_purged
+from tests.support.cold_passes import compact
 from tests.support.compacted_topics import Read, expected, read_confluent, write
 from tests.unit.cold.verified_store import verify
 from tiered.cold.opening import open_store
 from tiered.testing import LocalCluster, cluster
 
 POINTS = ["compact.planned", "compact.stored", "meta.replacements.swap.half", "compact.swapped"]
-DYING = "import sys; from tests.components.cold_passes import compact_store; compact_store(*sys.argv[1:])"
+DYING = "import sys; from tests.support.cold_passes import compact_store; compact_store(*sys.argv[1:])"
 
 
 def run_until_killed(c: LocalCluster, topic: str, point: str) -> None:

@@ -16,6 +16,12 @@ def batch(*values: str, producer_id: int = -1, sequence: int = -1) -> bytearray:
     return bytearray(encode_batch(records, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence))
 
 
+def keyed(key: str, value: str | None) -> bytearray:
+    """One record of a compacted topic; without a value it is a tombstone."""
+    data = None if value is None else value.encode()
+    return bytearray(encode_batch([Record(offset=0, timestamp_ms=NOW_MS, key=key.encode(), value=data)]))
+
+
 def append(partition: Partition, data: bytearray, *, acks: int = -1) -> Appended:
     return partition.append(memoryview(data), 0, len(data), acks=acks, now_ms=NOW_MS)
 

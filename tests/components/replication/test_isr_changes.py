@@ -1,6 +1,5 @@
-"""ISR changes whose outcome nobody knows: both sides count until another swap has settled it (rule 7)."""
+"""ISR changes among brokers, while SQL loses answers or is away: nothing that waits is lost, and producing goes on."""
 
-import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -12,19 +11,17 @@ from tests.support.partition_appends import append, batch
 from tiered.broker.broker import Broker
 from tiered.broker.partitions.partition import Partition
 from tiered.errors import MetadataOutcomeUnknown, MetadataUnavailable
-from tiered.meta import partitions
 from tiered.meta.engine import Database
 
 T = TypeVar("T")
 
 
 class UnsureDatabase(Database):
-    """The real one, but for ISR changes that it is told to lose the answer of, to refuse, or to make later."""
+    """The real one, but for ISR changes that it is told to lose the answer of, or to refuse."""
 
     def begin(self) -> None:
         self.faults: list[str] = []
         self.asked = 0
-        self.late: list[Callable[[Connection], object]] = []
 
     async def run(self, fn: Callable[[Connection], T], *, deadline_ms: int | None = None, ahead: bool = False) -> T:
         if "IsrChanges" not in fn.__qualname__:
@@ -34,19 +31,9 @@ class UnsureDatabase(Database):
             case "answer lost":
                 await super().run(fn, deadline_ms=deadline_ms)
                 raise MetadataOutcomeUnknown("the answer to COMMIT is missing")
-            case "not committed":
-                raise MetadataOutcomeUnknown("the answer to COMMIT is missing")
-            case "late":
-                self.late.append(fn)
-                raise MetadataOutcomeUnknown("the answer to COMMIT is missing")
             case "away":
                 raise MetadataUnavailable("the database is away")
         return await super().run(fn, deadline_ms=deadline_ms)
-
-    async def commit_late(self) -> None:
-        """What an earlier statement does that had waited for a lock."""
-        for fn in self.late:
-            await super().run(fn)
 
 
 async def led(made: Cluster) -> tuple[Broker, Partition, UnsureDatabase, int]:
@@ -83,37 +70,6 @@ async def test_a_shrink_whose_answer_is_lost_is_settled_and_what_waited_is_commi
         assert leader.counters.isr_change_failures >= 1
         assert partition.leadership is not None
         assert partition.leadership.pending is None
-
-
-async def test_until_it_is_settled_both_sides_count(tmp_path: Path) -> None:
-    async with cluster(tmp_path, database=UnsureDatabase, replica_lag_time_max_ms="500") as made:
-        _, partition, database, away = await led(made)
-        database.faults = ["not committed", *["away"] * 50]
-        made.channels.unplug(away)
-        append(partition, batch("b"))
-        leadership = partition.leadership
-        assert leadership is not None
-        await eventually(lambda: leadership.pending is not None and database.asked >= 3)
-        assert {member.broker_id for member in leadership.maximal} == {1, 2, 3}
-        assert partition.high_watermark == 1
-        database.faults = []
-        await eventually(lambda: partition.high_watermark == 2)
-
-
-async def test_a_change_that_commits_after_it_was_settled_does_nothing(tmp_path: Path) -> None:
-    async with cluster(tmp_path, database=UnsureDatabase, replica_lag_time_max_ms="500") as made:
-        leader, partition, database, away = await led(made)
-        database.faults = ["late"]
-        made.channels.unplug(away)
-        append(partition, batch("b"))
-        await eventually(lambda: isr_of(partition) == {1, 2, 3} - {away})
-        made.channels.plug(away)
-        await eventually(lambda: isr_of(partition) == {1, 2, 3})
-        await database.commit_late()
-        await asyncio.sleep(0.1)
-        where = partition.topic_partition
-        row = await leader.database.read(lambda conn: partitions.load(conn, where.topic_id, where.partition))
-        assert {member.broker_id for member in row.isr} == {1, 2, 3}
 
 
 async def test_while_sql_is_away_produce_goes_on_with_an_unchanged_isr(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from tests.components.cold_passes import compact
 from tests.support.cold_compaction import (
     COMPACT,
     SETTINGS,
@@ -19,6 +18,7 @@ from tests.support.cold_compaction import (
     in_the_bucket,
     is_purged,
 )
+from tests.support.cold_passes import compact
 from tests.support.compacted_topics import Read, expected, read_confluent, write
 from tiered.broker.tiering.cold_compaction import ColdCompaction
 from tiered.cli import main

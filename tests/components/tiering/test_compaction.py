@@ -152,22 +152,6 @@ def test_what_is_uploaded_after_its_compaction_is_whole_and_read_like_any_other(
     assert found.checked_segments > 3
 
 
-def test_a_tombstone_outlives_its_time_where_what_it_deletes_may_be_in_the_store(local: LocalCluster) -> None:
-    local.create_topic("crossed", configs=COMPACT)
-    old = write(local, "crossed", [(b"key-%d" % number, b"old") for number in range(20)])
-    old += close_segments(local, "crossed")
-    local.tier("crossed", keep_local=False)
-    tombstones = write(local, "crossed", [(b"key-%d" % number, None) for number in range(10)])
-    for _ in range(3):  # With a retention of nothing, the second pass would remove them.
-        fillers = write(local, "crossed", [(b"filler", b"%d" % number) for number in range(60)])
-        fillers += close_segments(local, "crossed")
-        fillers += close_segments(local, "crossed")
-        eventually(lambda above=fillers[0][0]: len(read_confluent(local, "crossed", above)) < 10)  # type: ignore[misc]
-    found = read_confluent(local, "crossed")
-    assert [record for record in found if record[2] == b"old"] == old[:20], "read from the store"
-    assert [record for record in found if record[2] is None] == tombstones, "read from the local log"
-
-
 def test_a_topic_that_also_deletes_forgets_old_segments(local: LocalCluster) -> None:
     local.create_topic("both", configs={**COMPACT, "cleanup.policy": "compact,delete", "retention.bytes": 3_000})
     written = write(local, "both", [(b"key-%d" % number, b"v" * 100) for number in range(200)])

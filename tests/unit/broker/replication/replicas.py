@@ -1,5 +1,6 @@
 """Single replicas of one partition, without a broker around them: a log on disk, and the rows that it is told."""
 
+from collections.abc import Callable
 from pathlib import Path
 from uuid import UUID
 
@@ -45,18 +46,25 @@ def row(
     )
 
 
-def replica(root: Path, broker_id: int, **configs: int) -> Partition:
+def replica(
+    root: Path,
+    broker_id: int,
+    is_current: Callable[[InSyncReplica], bool] = lambda member: EPOCHS.get(member.broker_id) == member.broker_epoch,
+    topic: str = "t",
+    /,
+    **configs: int,
+) -> Partition:
     """An empty replica in role none."""
     config = TopicConfig(**{"min_insync_replicas": 2, **configs})  # type: ignore[arg-type]
     log = Log.open(root / f"log-{broker_id}", RealFileSystem(), config=log_config(config), now_ms=0)
     return Partition(
-        topic="t",
+        topic=topic,
         topic_partition=TopicPartition(TOPIC_ID, 0),
         config=config,
         log=log,
         producers={},
         broker_id=broker_id,
-        is_current=lambda member: EPOCHS.get(member.broker_id) == member.broker_epoch,
+        is_current=is_current,
         log_start_offset=0,
         cold_end_offset=0,
         committed=(),
