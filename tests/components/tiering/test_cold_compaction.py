@@ -5,13 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from tests.support.cold_compaction import (
     COMPACT,
     SETTINGS,
-    WAIT_S,
     catalogue,
     committed,
     eventually,
@@ -124,43 +121,6 @@ def test_what_a_dead_job_left_is_swept_and_a_second_run_goes_on(c: LocalCluster)
     assert compact(c, topic).failed == {}
     newest = {key: (offset, key, value) for offset, key, value in written}
     eventually(lambda: {*read_confluent(c, topic)} <= {*newest.values()}, "nothing older than the newest")
-
-
-def test_of_two_compactions_at_once_the_slower_fails_and_nothing_else(c: LocalCluster) -> None:
-    topic = c.create_topic(configs=COMPACT)
-    written = fill(c, topic, 5, count=80)
-
-    def meanwhile(wave: int) -> None:
-        if wave == 0:
-            compact(c, topic)
-
-    lost = compact(c, topic, before_swap=meanwhile)
-    assert [*lost.failed] == [f"{topic}-0"]
-    assert lost.replaced_segments == 0
-    newest = {key: (offset, key, value) for offset, key, value in written}
-    eventually(lambda: read_confluent(c, topic) == sorted(newest.values()), "what the faster one left")
-    eventually(lambda: is_purged(c, topic), "nothing is left of what failed")
-
-
-def test_a_deletion_of_records_makes_a_swap_of_them_fail_and_the_next_run_goes_on(c: LocalCluster) -> None:
-    topic = c.create_topic(configs=COMPACT)
-    written = fill(c, topic, 6, count=80)
-    end_offset = committed(c, topic)[1].end_offset
-    admin = AdminClient({"bootstrap.servers": c.bootstrap})
-
-    def delete(wave: int) -> None:
-        if wave == 0:
-            (deleted,) = admin.delete_records([TopicPartition(topic, 0, end_offset)]).values()
-            deleted.result(WAIT_S)
-
-    lost = compact(c, topic, before_swap=delete)
-    assert ([*lost.failed], lost.replaced_segments) == ([f"{topic}-0"], 0)
-    assert committed(c, topic)[0].base_offset == end_offset
-    assert read_confluent(c, topic, end_offset) == [row for row in written if row[0] >= end_offset]
-    assert compact(c, topic).failed == {}
-    eventually(lambda: is_purged(c, topic), "nothing is left of what failed")
-    newest = {key: (offset, key, value) for offset, key, value in written}
-    assert read_confluent(c, topic, end_offset) == sorted(row for row in newest.values() if row[0] >= end_offset)
 
 
 def test_a_snapshot_is_read_as_it_was_and_a_pin_keeps_its_objects(c: LocalCluster) -> None:
