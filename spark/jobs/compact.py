@@ -3,9 +3,9 @@
     spark-submit spark/jobs/compact.py --store s3://logs/prod --meta postgresql://tiered@db/tiered --topic accounts
 
 Owns the job: what is due is found out of SQL, the newest offset of each key by executors, and then, wave by wave,
-executors write the compacted objects and the driver swaps them into the catalogue (`broker.cold_compaction` has the
-order of it). Must never ask a broker. Whatever stops it, nothing is lost: what was swapped in is done, what was not is
-swept, and the next run goes on.
+executors write the compacted objects and the driver swaps them into the metadata store (`broker.cold_compaction` has
+the order of it). Must never ask a broker. Whatever stops it, nothing is lost: what was swapped in is done, what was not
+is swept, and the next run goes on.
 """
 
 import argparse
@@ -47,7 +47,7 @@ def build_parser() -> Parser:
         "again: it goes on), 2 usage.",
     )
     parser.add_argument("--store", metavar="URL", required=True, help="the object store, as executors see it")
-    parser.add_argument("--meta", metavar="URL", required=True, help="the SQL catalogue, as for `tiered serve --meta`")
+    parser.add_argument("--meta", metavar="URL", required=True, help="the metadata store, as for `tiered serve --meta`")
     password_argument(parser)
     parser.add_argument("-t", "--topic", metavar="TOPIC", action="append", help="this topic alone; may be repeated")
     parser.add_argument(

@@ -72,7 +72,7 @@ def build_parser() -> Parser:
     )
     source_arguments(parser)
     table = parser.add_argument_group("where to")
-    table.add_argument("--meta", metavar="URL", required=True, help="the SQL catalogue, as for `tiered serve --meta`")
+    table.add_argument("--meta", metavar="URL", required=True, help="the metadata store, as for `tiered serve --meta`")
     password_argument(table)
     table.add_argument("--warehouse", metavar="URL", required=True, help="where new tables go: s3://… or file:///…")
     table.add_argument("--catalog-name", metavar="NAME", default="tiered", help="the Iceberg catalogue's name (tiered)")

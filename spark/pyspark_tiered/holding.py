@@ -73,7 +73,7 @@ def with_snapshot(options: Options) -> Options:
 class BatchHold:
     """What one batch query holds: all of its topics while it is planned, then what it reads.
 
-    Without a catalogue it holds nothing, and every call does nothing.
+    Without a metadata store it holds nothing, and every call does nothing.
     """
 
     def __init__(self, urls: Sequence[str], security: ClientSecurity = PLAINTEXT) -> None:

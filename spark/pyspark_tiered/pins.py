@@ -59,7 +59,7 @@ class TopicPin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """A snapshot as the catalogue has it."""
+    """A snapshot as the metadata store has it."""
 
     topic: str
     topic_id: UUID

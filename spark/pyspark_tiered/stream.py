@@ -138,7 +138,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._source = None
 
     def _keep(self, positions: OffsetVector, views: dict[TopicAndPartition, PartitionView]) -> None:
-        """Holds what the stream has not read, where it has a catalogue."""
+        """Holds what the stream has not read, where it has a metadata store."""
         if not self._task.options.catalog:
             return
         if self._hold is None:

@@ -111,4 +111,4 @@ def test_a_topic_that_is_not_compacted_and_a_foreign_store_are_refused(
         assert job.main(["--store", other.store_url, "--meta", c.sql_url]) == 2
         assert "give the store and the database that the brokers have" in capsys.readouterr().err
         assert job.main(["--store", c.store_url, "--meta", c.sql_url, "--topic", "none"]) == 1
-        assert "topic none is not in the catalogue" in capsys.readouterr().err
+        assert "topic none is not in the metadata store" in capsys.readouterr().err

@@ -59,7 +59,7 @@ def test_a_switch_that_is_neither_on_nor_off_is_refused() -> None:
 
 
 def test_a_read_replica_with_a_catalogue_is_refused() -> None:
-    with pytest.raises(InvalidConfig, match="--meta names a catalogue, and a broker with --read-only has none"):
+    with pytest.raises(InvalidConfig, match="--meta names a metadata store, and a broker with --read-only has none"):
         load_serve_options(arguments("--read-only", "--meta", "sqlite:///x"), {}, {})
 
 

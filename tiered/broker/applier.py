@@ -142,7 +142,9 @@ class ChangeApplier:
         except InvalidConfig as error:
             if not self._context.state.serving:
                 raise
-            log.error("the settings of this broker in the catalogue are not allowed, the last ones stay: %s", error)
+            log.error(
+                "the settings of this broker in the metadata store are not allowed, the last ones stay: %s", error
+            )
             return
         self._context.disk.resize(self._context.settings.limits.num_io_threads)
         if self._context.settings.cluster.num_replica_fetchers != fetchers:
@@ -156,7 +158,7 @@ class ChangeApplier:
         except InvalidConfig as error:
             if not self._context.state.serving:
                 raise
-            log.error("topic %s: its configs in the catalogue are not allowed, it gets defaults: %s", name, error)
+            log.error("topic %s: its configs in the metadata store are not allowed, it gets defaults: %s", name, error)
             return TopicConfig.of({}, self._context.settings)
 
     def _put(self, topic: Topic) -> None:

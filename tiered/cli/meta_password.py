@@ -1,4 +1,4 @@
-"""The catalogue's password by reference, for programs that are started with `--meta` where others see their arguments.
+"""SQL's password by reference, for programs that are started with `--meta` where others see their arguments.
 
 Owns what `--meta-password` may name, and how its text gets into the URL. Must never take the password itself, nor show
 what it found.
@@ -23,7 +23,7 @@ def password_argument(parser: Any) -> None:
     """Adds the option to a parser or a group of one that has `--meta`."""
     parser.add_argument(
         OPTION, metavar="REF", dest="meta_password",
-        help="where the catalogue's password stands: file:PATH, env:NAME, or aws-secret:ARN, whose text is the "
+        help="where the metadata store's password is: file:PATH, env:NAME, or aws-secret:ARN, whose text is the "
         "password or JSON with one as `password`, as RDS keeps it",
     )  # fmt: skip
 

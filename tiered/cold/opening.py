@@ -34,7 +34,7 @@ def open_store(url: str, *, timeout_ms: int | None = None) -> ObjectStore:
 
 
 def store_identity(url: str, *, data_dir: Path | None = None) -> str:
-    """The store's name in a catalogue: a URL without parameters, and without any quote.
+    """The store's name in a metadata store: a URL without parameters, and without any quote.
 
     Raises `InvalidConfig` for a URL that is wrong.
     """

@@ -86,7 +86,7 @@ OPTIONS = (
         "ssl.…",
     ),
     Option(key="data", metavar="DIR", help="the folder of the hot log (./data)"),
-    Option(key="meta", metavar="URL", help="the catalogue: sqlite:///FILE or postgresql://USER@HOST/DB (DIR/meta.db)"),
+    Option(key="meta", metavar="URL", help="metadata store: sqlite:///FILE or postgresql://USER@HOST/DB (DIR/meta.db)"),
     Option(
         key="store", metavar="URL", help="the object store: file:///DIR or s3://BUCKET/PREFIX?region=… (DIR/objects)"
     ),
@@ -237,7 +237,7 @@ def load_serve_options(
     read_only = _switch(*told("read_only"))
     if read_only and told("meta")[0] is not None:
         raise InvalidConfig(
-            f"{told('meta')[1]} names a catalogue, and a broker with --read-only has none: leave it out"
+            f"{told('meta')[1]} names a metadata store, and a broker with --read-only has none: leave it out"
         )
     return ServeOptions(
         listeners=listeners,

@@ -119,7 +119,7 @@ class ReconcileSettings:
     # fmt: off
     tiered_reconcile_interval_ms: int = setting(
         ConfigType.LONG, 60_000,
-        "How often a part of disk, catalogue and object store is compared and scrubbed; -1 is never.",
+        "How often a part of disk, metadata store and object store is compared and scrubbed; -1 is never.",
         minimum=-1, read_only=True,
     )
     tiered_reconcile_max_requests: int = setting(
@@ -127,7 +127,7 @@ class ReconcileSettings:
     )
     tiered_reconcile_period_ms: int = setting(
         ConfigType.LONG, _HOUR_MS,
-        "Every object that the catalogue names is looked for once in this long, if the requests allow.", minimum=0,
+        "Every object that the metadata store names is looked for once in this long, if the requests allow.", minimum=0,
     )
     tiered_scrub_max_bytes_per_second: int = setting(
         ConfigType.LONG, 4 << 20, "What scrubbing may read from the store; 0 switches it off.", minimum=0,

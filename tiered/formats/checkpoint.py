@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommittedSegment:
-    """A committed row of the catalogue: one object that readers may use. `end_offset` is exclusive.
+    """A committed row of the metadata store: one object that readers may use. `end_offset` is exclusive.
 
     `size_bytes` is the whole object, `log_bytes` the batches in it; hashes are 64 hexadecimal digits.
     `max_timestamp_ms` bounds the records' times; `min_timestamp_ms` does so only if it is proven, see `ChunkRow`.

@@ -2,7 +2,7 @@
 
 Owns that decision. A page never changes, and the rows in it may: compaction puts other objects in their places. Pure:
 whoever has the store brings the one page that has to be looked into. Must never take over a page that names another
-object than the catalogue does.
+object than the metadata store does.
 """
 
 from bisect import bisect_left

@@ -1,4 +1,4 @@
-"""The change feed: what of the catalogue has changed since a number, in the order of commits.
+"""The change feed: what of the metadata store has changed since a number, in the order of commits.
 
 Owns the one question a broker asks again and again to keep its memory current. `cluster.take_number` says
 why no change can be missed. Consumers' committed offsets are not in the feed.

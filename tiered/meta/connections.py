@@ -1,7 +1,7 @@
 """Connections to SQLite and PostgreSQL, and the settings that make them safe.
 
-Owns what a URL means, and what each connection is told when it is made. Must never run a statement about the catalogue.
-The reasons are in `engine` and in docs/adr/0005.
+Owns what a URL means, and what each connection is told when it is made. Must never run a statement about the metadata
+store. The reasons are in `engine` and in docs/adr/0005.
 """
 
 import os

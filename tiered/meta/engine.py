@@ -1,7 +1,7 @@
 """One transaction on a thread, with a deadline: how everything in this project talks to SQL.
 
 Owns the calls, their retries, and what an SQL error means to a caller; `connections` makes what they run on. Must never
-hold a statement about the catalogue: those are functions `f(conn, ...)` in the modules beside this one.
+hold a statement about the metadata store: those are functions `f(conn, ...)` in the modules beside this one.
 
 What is done, and why (measured; see docs/adr/0005):
 - SQLite: one connection, `BEGIN IMMEDIATE`, WAL with `synchronous=FULL`. Weaker settings lost
@@ -51,7 +51,7 @@ INSUFFICIENT_PRIVILEGE = "42501"
 
 
 class Database:
-    """The catalogue's database. `open` connects to nothing yet; the first call does.
+    """The metadata store. `open` connects to nothing yet; the first call does.
 
     Every call of `run`, `read` and `run_sync` is one transaction. Its function may be run again after a
     serialization failure, a deadlock or a connection that broke before COMMIT, so it must be repeatable:

@@ -41,7 +41,7 @@ MAX_NAMED_TOPICS = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionRow:
-    """One partition as the catalogue knows it. `leader` is -1 while nobody leads."""
+    """One partition as the metadata store knows it. `leader` is -1 while nobody leads."""
 
     topic_id: UUID
     partition: int
@@ -306,7 +306,7 @@ def _refusal(
 
 
 def _unknown(topic_id: UUID, number: int) -> UnknownTopicOrPartition:
-    return UnknownTopicOrPartition(f"partition {number} of topic {topic_id} is not in the catalogue")
+    return UnknownTopicOrPartition(f"partition {number} of topic {topic_id} is not in the metadata store")
 
 
 def _load_some(conn: Connection, wanted: Sequence[IsrChange]) -> tuple[PartitionRow, ...]:
@@ -320,7 +320,7 @@ def _load_some(conn: Connection, wanted: Sequence[IsrChange]) -> tuple[Partition
 
 def _went_back(where: str, kind: str, found: int, seen: int) -> str:
     return (
-        f"{where} is at {kind} epoch {found} in the catalogue, but epoch {seen} was in use: the database lost "
+        f"{where} is at {kind} epoch {found} in the metadata store, but epoch {seen} was in use: the database lost "
         "committed changes (a restored backup, or a standby that was not synchronous). Halt the partition and restore "
-        "the catalogue"
+        "the metadata store"
     )

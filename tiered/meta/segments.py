@@ -61,7 +61,7 @@ class SegmentPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentRow(SegmentPlan):
-    """A row of the catalogue: the plan, and what has become of it."""
+    """A row of the metadata store: the plan, and what has become of it."""
 
     state: SegmentState
     abandoned_at_ms: int | None
@@ -238,7 +238,7 @@ def forget_purged(conn: Connection, *, purged_before_ms: int, limit: int = 1_000
 
 
 def load(conn: Connection, object_id: UUID) -> SegmentRow:
-    """One row. Raises `Invalid` when the catalogue has none of this id."""
+    """One row. Raises `Invalid` when the metadata store has none of this id."""
     row = _find(conn, object_id)
     if row is None:
         raise Invalid(f"no segment with the object id {object_id} was ever planned: plan it before its upload")

@@ -1,4 +1,4 @@
-"""One SQLite catalogue for several brokers of one process, which elsewhere need PostgreSQL.
+"""One SQLite metadata store for several brokers of one process, which elsewhere need PostgreSQL.
 
 Owns the one connection that they take turns at, and the word of each other's changes that PostgreSQL's NOTIFY is
 elsewhere. Must never be used by brokers of several processes: SQLite would lose what two writers do at once.
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class _Company:
-    """Who shares a catalogue: their one turn, and whom to tell of changes."""
+    """Who shares a metadata store: their one turn, and whom to tell of changes."""
 
     def __init__(self) -> None:
         self.turn = threading.Lock()
@@ -60,7 +60,7 @@ class SharedDatabase(Database):
         return opened
 
     def beside(self) -> Self:
-        """The same catalogue, with threads of its own. Each is closed by itself."""
+        """The same metadata store, with threads of its own. Each is closed by itself."""
         return type(self)(self._engine, deadline_ms=self._deadline_ms, company=self._company)
 
     async def run(self, fn: Callable[[Connection], T], *, deadline_ms: int | None = None, ahead: bool = False) -> T:

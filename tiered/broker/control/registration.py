@@ -102,8 +102,8 @@ class Registration:
     ) -> Registered:
         """This process is the broker of its id from here on; an older one learns of it from its next heartbeat.
 
-        Waits while another process may still be it. Raises InvalidConfig when that one lives, or the catalogue or the
-        data folder belongs to somebody else, MetadataUnavailable.
+        Waits while another process may still be it. Raises InvalidConfig when that one lives, or the metadata store or
+        the data folder belongs to somebody else, MetadataUnavailable.
         """
         marker = await self._context.disk.run(self._read)
         clean_epoch = None if marker is None else marker.clean_epoch(self._boot_id)
@@ -153,7 +153,7 @@ class Registration:
         await self._mark(made.broker_epoch, flushed=False)
         if marker is not None and not made.was_clean:
             log.warning("this broker's log may have lost its end: it follows before it leads where others are in sync")
-        # Not within the registration, behind whose lock everybody waits: a large catalogue takes seconds to read.
+        # Not within the registration, behind whose lock everybody waits: a large metadata store takes seconds to read.
         everything, tombstones = await self._context.database.read(
             lambda conn: (_everything(conn, self._context.broker_id), topics.list_tombstones(conn)),
             deadline_ms=READ_DEADLINE_MS,
@@ -192,8 +192,8 @@ class Registration:
         others = [row for row in registered if row.broker_id != self._context.broker_id]
         if others and self._context.is_alone:
             raise InvalidConfig(
-                f"the catalogue belongs to broker {others[0].broker_id}: start with --broker-id {others[0].broker_id}, "
-                "or give this broker a --meta URL of its own; several brokers share a catalogue on PostgreSQL alone"
+                f"the database belongs to broker {others[0].broker_id}: start with --broker-id {others[0].broker_id}, "
+                "or give this broker a --meta URL of its own; only PostgreSQL serves several brokers"
             )
         if others and host in WILDCARD_ADDRESSES:
             raise InvalidConfig(
@@ -216,7 +216,7 @@ class Registration:
         raise InvalidConfig(
             f"this broker's object store is {own}, and the cluster's is {recorded}: what it uploads would be where no "
             "other broker looks. Start it with the cluster's --store, or, for a cluster of its own, with another "
-            "--meta. To move the cluster: stop every broker, copy all objects, then run this in the catalogue's "
+            "--meta. To move the cluster: stop every broker, copy all objects, then run this in the metadata store's "
             f"database: {move} (docs/operations.md, Move to another bucket)"
         )
 

@@ -1,8 +1,8 @@
 """A few megabytes of the data folder's disk that appends may not take.
 
-A disk that records have filled to the last byte leaves no room for the catalogue and the checkpoints, without
-which nothing can be uploaded and so nothing deleted: it would stay full, through restarts too. Owns the file
-that holds the room, and the word on whether appends are taken. Must never touch a log.
+A disk that records have filled to the last byte leaves no room for the metadata store and the checkpoints, without
+which nothing can be uploaded and so nothing deleted: it would stay full, through restarts too. Owns the file that holds
+the room, and the word on whether appends are taken. Must never touch a log.
 """
 
 import logging

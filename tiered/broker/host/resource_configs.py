@@ -12,7 +12,7 @@ from tiered.meta.settings import StoredConfigs
 
 
 class Kind(StrEnum):
-    """Of a resource whose configs are all that the catalogue knows of it."""
+    """Of a resource whose configs are all that the metadata store knows of it."""
 
     GROUP = "GROUP"
     CLIENT_METRICS = "CLIENT_METRICS"

@@ -165,7 +165,7 @@ class Partition:
                     return
                 case RowOrder.CONTRADICTION:
                     self.halt(
-                        f"the catalogue shows leader epoch {row.leader_epoch} at partition epoch {row.partition_epoch}"
+                        f"SQL shows leader epoch {row.leader_epoch} at partition epoch {row.partition_epoch}"
                         f", where epoch {self.row.leader_epoch} at {self.row.partition_epoch} had been committed"
                     )
                     return

@@ -1,1 +1,1 @@
-"""Disk, catalogue and object store compared in the background, and the store read to see whether it is whole."""
+"""Disk, metadata store and object store compared in the background, and the store read to see whether it is whole."""

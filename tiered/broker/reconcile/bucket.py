@@ -263,7 +263,7 @@ def _unknown(partition: Partition, each: Listed) -> Finding:
         topic=partition.topic,
         topic_id=each.key.topic_id,
         partition=each.key.partition,
-        message=f"the catalogue does not know this object of {each.size_bytes} bytes",
+        message=f"the metadata store does not know this object of {each.size_bytes} bytes",
         advice=REMOVE_BY_HAND,
         name=each.name,
         first_offset=each.key.base_offset,

@@ -142,7 +142,7 @@ class DiskComparison:
         )
 
     async def _look_at_topics(self) -> None:
-        """Folders of topics that the catalogue has not: it may be the catalogue that is wrong, so they stay."""
+        """Folders of topics that SQL has not: it may be SQL that is wrong, so they stay."""
 
         async def unknown() -> frozenset[UUID]:
             on_disk = await self._context.disk.run(self._context.data.topics_on_disk)
@@ -218,7 +218,7 @@ def _unknown_topic(topic_id: UUID, path: Path) -> Finding:
         topic=str(topic_id),
         topic_id=topic_id,
         partition=-1,
-        message="the catalogue has no topic of this id",
+        message="the metadata store has no topic of this id",
         advice="if the database is the right one, move the folder away; nobody removes it by itself",
         name=str(path),
     )

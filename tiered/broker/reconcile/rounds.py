@@ -26,7 +26,7 @@ JITTER = 0.2
 
 
 class Reconciler:
-    """Compares disk, catalogue and bucket, and scrubs, from `start` to `stop`."""
+    """Compares disk, metadata store and bucket, and scrubs, from `start` to `stop`."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Reconciler:
         for name, part in (
             ("looking at uploads", self.disk.look_at_uploads),
             ("comparing local files", self.disk.round),
-            ("comparing the bucket with the catalogue", partial(self.bucket.round, requests)),
+            ("comparing the bucket with the metadata store", partial(self.bucket.round, requests)),
             ("looking for objects of unknown topics", partial(self.unknown_topics.round, requests)),
             ("scrubbing", self.scrub.round),
         ):

@@ -1,4 +1,4 @@
-"""Objects of partitions that no broker looks at, because the catalogue has no such topic: told by the controller.
+"""Objects of partitions that no broker looks at, because the metadata store has no such topic: told by the controller.
 
 Owns how far the turn through the bucket's segments is. One request for each partition that is known, whose objects its
 leader compares: the listing goes on behind them. Must never delete: what SQL has no row of is people's to judge.
@@ -88,7 +88,7 @@ class UnknownTopicObjects:
                 topic=key.topic,
                 topic_id=key.topic_id,
                 partition=key.partition,
-                message=f"the catalogue has no such topic; it has {len(unknown)} objects, {size_bytes} bytes, or more",
+                message=f"SQL has no such topic; the store has {len(unknown)} objects, {size_bytes} bytes, or more",
                 advice=REMOVE_BY_HAND,
                 name=prefix,
             )
@@ -101,5 +101,5 @@ class UnknownTopicObjects:
 
 
 def is_of_unknown_topic(finding: Finding) -> bool:
-    """Whether it tells of a partition that the catalogue does not have."""
+    """Whether it tells of a partition that the metadata store does not have."""
     return finding.kind is FindingKind.UNKNOWN_OBJECT and finding.first_offset == -1

@@ -98,7 +98,7 @@ class Rights:
 
 
 class Access:
-    """The rights on one broker, or on a service that has settings and a view of the catalogue's rules."""
+    """The rights on one broker, or on a service that has settings and a view of the metadata store's rules."""
 
     def __init__(self, *, state: BrokerState) -> None:
         """Raises InvalidConfig for super users that are none. These settings do not change while a broker runs."""

@@ -1,6 +1,6 @@
 """The users of this cluster and what is kept of their passwords.
 
-Owns the look-up by name, made of what the catalogue says now, and the few threads that derive keys from passwords,
+Owns the look-up by name, made of what the metadata store says now, and the few threads that derive keys from passwords,
 which takes milliseconds each. Must never keep a password, and never do less for an unknown user than for a known one.
 """
 
@@ -87,7 +87,7 @@ class Credentials:
         self._watchers.append(watcher)
 
     def changed(self) -> None:
-        """The catalogue may say something else now. Asks those who watch when it says so of users."""
+        """The metadata store may say something else now. Asks those who watch when it says so of users."""
         before = self._rows
         self.users()
         if before != self._rows:

@@ -316,7 +316,7 @@ def _wanted(conn: Connection, names: Collection[str] | None) -> _Wanted:
     living = {row.name: row for row in topics.load_all(conn) if row.deleted_at_ms is None}
     unknown = sorted(set(names or ()) - living.keys())
     if unknown:
-        raise UnknownTopicOrPartition(f"topic {unknown[0]} is not in the catalogue; check --topic")
+        raise UnknownTopicOrPartition(f"topic {unknown[0]} is not in the metadata store; check --topic")
     configs = {name: TopicConfig.of(row.configs, broker_settings) for name, row in living.items()}
     for name in names or ():
         if not configs[name].is_compacted:

@@ -127,7 +127,7 @@ class PartitionLoader:
         )
 
     async def begin_at_cold_end(self, partition: Partition) -> None:
-        """Begins a log anew where the store ends, without knowing more of its past than the catalogue does.
+        """Begins a log anew where the store ends, without knowing more of its past than the metadata store does.
 
         For an unclean election that gave the lead to a log which ends before that: what is in the store counts.
         Raises LogDirFailed.
@@ -177,7 +177,7 @@ class PartitionLoader:
     async def remove_strays(self, deleted: Collection[TopicId], rows: Iterable[PartitionRow]) -> None:
         """Removes what an earlier process left of deleted topics, and of partitions that others hold by now.
 
-        A topic that the catalogue never heard of stays: the catalogue may be the one that is wrong.
+        A topic that the metadata store never heard of stays: the metadata store may be the one that is wrong.
         """
         here = await self._context.disk.run(self._context.data.topics_on_disk)
         root = self._context.data.log_root

@@ -393,7 +393,7 @@ class SegmentLifecycle:
         )
 
     async def forget_purged(self) -> None:
-        """Keeps the catalogue from growing for ever: rows of objects that are long gone."""
+        """Keeps the metadata store from growing for ever: rows of objects that are long gone."""
         before_ms = self._context.clock.now_ms() - FORGET_PURGED_AFTER_MS
         while await self._context.database.run(
             lambda conn: segments.forget_purged(conn, purged_before_ms=before_ms, limit=FORGET_BATCH)

@@ -1,4 +1,4 @@
-"""Changes of the catalogue that people ask for: one at a time, each to its end, and none left in the air.
+"""Changes of the metadata store that people ask for: one at a time, each to its end, and none left in the air.
 
 Owns the turn, and the knowledge that SQL may hold something this broker does not know yet: a COMMIT whose
 answer never came. Must never decide what a change is: `admin` does; nor apply one: the feed does.

@@ -191,7 +191,7 @@ def _http(host: str, port: int, tls: ListenerTls | None, security: PeerSecurity)
         shown = ", ".join(f"{count} {kind}" for kind, count in findings.items())
         advice = "See `tiered reconcile`: it says what to do about each."
         return warn(
-            "http", f"disk, catalogue and object store disagree: {shown}", advice, findings=sum(findings.values())
+            "http", f"disk, metadata store and object store disagree: {shown}", advice, findings=sum(findings.values())
         )
     backlog_bytes = int(health.get("upload_backlog_bytes", 0))
     return ok(

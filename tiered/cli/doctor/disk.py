@@ -196,7 +196,7 @@ def _flushing(folder: Path) -> Iterator[CheckResult]:
     median_ms, most_ms = statistics.median(waits), max(waits)
     message = f"a flush of 4 KiB takes {median_ms:.2f} ms, the slowest of {FSYNCS} {most_ms:.2f} ms"
     if median_ms > SLOW_FSYNC_MS:
-        advice = "A faster disk makes flushes, checkpoints and a SQLite catalogue faster; see flush.messages."
+        advice = "A faster disk makes flushes, checkpoints and SQLite faster; see flush.messages."
         yield warn("flushing", message, advice, fsync_median_ms=median_ms, fsync_max_ms=most_ms)
     else:
         yield ok("flushing", message, fsync_median_ms=median_ms, fsync_max_ms=most_ms)

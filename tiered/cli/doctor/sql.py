@@ -1,4 +1,4 @@
-"""The area `sql`: the catalogue's database, and whether its commits are what a broker takes them for.
+"""The area `sql`: the metadata store, and whether its commits are what a broker takes them for.
 
 Reads, writes what it rolls back, and commits what leaves nothing behind. Must never migrate.
 """
@@ -35,10 +35,10 @@ class _RolledBackError(Exception):
 
 
 def sql(situation: Situation) -> Iterator[CheckResult]:
-    """Whether the catalogue can be reached, read, written and trusted."""
+    """Whether the metadata store can be reached, read, written and trusted."""
     url = situation.options.meta_url
     if situation.options.read_only:
-        yield ok("access", "a read replica (--read-only) has no catalogue")
+        yield ok("access", "a read replica (--read-only) has no metadata store")
         return
     if url.startswith("sqlite"):
         path = Path(make_url(url).database or "")
@@ -66,7 +66,7 @@ def _sqlite_place(path: Path) -> Iterator[CheckResult]:
     mount = mount_of(folder)
     if mount is not None and mount.kind in _NETWORK_KINDS:
         advice = "Put it on a local disk, or use PostgreSQL."
-        yield warn("place", f"the SQLite catalogue is on {mount.kind}, whose locks SQLite cannot rely on", advice)
+        yield warn("place", f"the SQLite file is on {mount.kind}, whose locks SQLite cannot rely on", advice)
     if not path.exists():
         yield ok("place", f"{path} is not there yet; the first start makes it", exists=False)
 
@@ -79,7 +79,7 @@ def _unavailable(database: Database, said: str) -> CheckResult:
         return fail("access", said, _GRANT)
     advice = "See that it runs, that --meta names it, and that its firewall and pg_hba.conf let this machine in."
     if database.dialect == "sqlite":
-        advice = "See that no other program holds its lock, and that the file is a catalogue: --meta names it."
+        advice = "See that no other program holds its lock, and that the file is Tiered's: --meta names it."
     return fail("access", said, advice)
 
 
@@ -133,7 +133,7 @@ def _settings(conn: Connection) -> list[CheckResult]:
     if in_recovery:
         found.append(fail("role", "it is a standby, which takes no writes", "Name the primary in --meta."))
     if fsync != "on":
-        advice = "Set fsync = on in postgresql.conf: a power cut may destroy the whole catalogue."
+        advice = "Set fsync = on in postgresql.conf: a power cut may destroy the whole database."
         found.append(fail("durability", "fsync is off", advice, fsync=fsync))
     if full_pages != "on":
         advice = "Set full_page_writes = on, unless its file system writes pages whole (ZFS)."
@@ -195,5 +195,7 @@ def _clock(database: Database, clock: SystemClock) -> CheckResult:
     off_ms = round(theirs_ms - ours_ms)
     message = f"its clock is {abs(off_ms)} ms {'ahead of' if off_ms >= 0 else 'behind'} this machine's"
     if abs(off_ms) > CLOCK_WARN_MS:
-        return warn("clock", message, "Synchronise both (chrony): times in the catalogue are its own.", off_ms=off_ms)
+        return warn(
+            "clock", message, "Synchronise both (chrony): times in the metadata store are its own.", off_ms=off_ms
+        )
     return ok("clock", message, off_ms=off_ms)

@@ -38,7 +38,7 @@ class EmbeddedPostgres:
         self._is_ours = False
 
     def url(self, database: str = DATABASE) -> str:
-        """The catalogue, as `tiered serve --meta` takes it."""
+        """The metadata store, as `tiered serve --meta` takes it."""
         return f"postgresql://postgres@/{database}?host={self._sockets}"
 
     def start(self) -> None:
@@ -130,7 +130,7 @@ class EmbeddedPostgres:
                 stdin=subprocess.DEVNULL,
                 stdout=words,
                 stderr=subprocess.STDOUT,
-                # Ctrl-C in the terminal is for this command, which ends the brokers before their catalogue.
+                # Ctrl-C in the terminal is for this command, which ends the brokers before their metadata store.
                 start_new_session=True,
                 check=False,
             )

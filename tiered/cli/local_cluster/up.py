@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> None:
         planned = planned_brokers(arguments, data, meta)
         brokers = _Brokers(planned, stack)
         brokers.start(must_end)
-        _say(f"catalogue {meta}")
+        _say(f"metadata store {meta}")
         _say(f"logs {data}/broker-*.log; Ctrl-C stops all")
         brokers.watch(must_end)
 

@@ -69,7 +69,7 @@ def _apply(
         with _progress("taking checkpoints over") as show:
             restore_claims.claim(store, plan, found, parallel=arguments.parallel, report=show)
         rows = stored.row_count(plan)
-        with _progress("writing the catalogue") as show:
+        with _progress("writing the metadata store") as show:
             now_ms, identity = SystemClock().now_ms(), store_identity(store.url)
             database.run_sync(
                 lambda conn: stored.write(

@@ -68,7 +68,7 @@ def add_reconcile(commands: "Commands[Parser]") -> None:
         commands,
         "reconcile",
         "tiering.reconcile:run",
-        "show what disk, catalogue and object store disagree about, and what to do",
+        "show differences between disk, metadata store and object store, and what to do",
         "Brokers compare them in the background; this tells what they have found so far and asks for nothing new.",
         "Exit code 1 when anything is wrong, or a broker does not answer.",
     )

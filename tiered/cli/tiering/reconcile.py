@@ -1,4 +1,4 @@
-"""`tiered reconcile`: what the brokers have found to disagree between disk, catalogue and object store.
+"""`tiered reconcile`: what the brokers have found to disagree between disk, metadata store and object store.
 
 Reads over HTTP. Looks at nothing itself and changes nothing.
 """

@@ -1,6 +1,6 @@
 """`tiered segments TOPIC` and `tiered explain-retention TOPIC`: where each range of offsets is, and why it stays.
 
-Reads the catalogue, and the decision of each partition's leader, over HTTP. Decides nothing and changes nothing.
+Reads the metadata store, and the decision of each partition's leader, over HTTP. Decides nothing and changes nothing.
 """
 
 import argparse

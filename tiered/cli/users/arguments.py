@@ -46,6 +46,6 @@ def add_users(commands: "Commands[Parser]") -> None:
         parser.add_argument(
             "--meta",
             metavar="URL",
-            help="change the catalogue itself, as for the first user, who is there before any broker",
+            help="change the metadata store itself, as for the first user, who exists before any broker",
         )
         broker_options(parser)

@@ -1,8 +1,8 @@
 """`tiered users list|create|delete`: who may log in by a password.
 
-Owns these commands' words, and the two ways: over the Kafka protocol, or with --meta into the catalogue itself, where
-the first user must come from when brokers let in nobody who has not logged in. A password is read from a terminal, a
-file or standard input, and is shown and kept nowhere.
+Owns these commands' words, and the two ways: over the Kafka protocol, or with --meta into the metadata store itself,
+where the first user must come from when brokers let in nobody who has not logged in. A password is read from a
+terminal, a file or standard input, and is shown and kept nowhere.
 """
 
 import argparse

@@ -1,9 +1,9 @@
 """Objects in the store that no checkpoint names: retired ones that wait for their deletion, uploads in progress,
 and what failed uploads left behind.
 
-Owns the comparison of a listing with the checkpoints. Only ever counts: deleting is the brokers' business, who know
-the catalogue. Every function blocks. Must never take an object for an orphan because its checkpoint was read before
-it was listed, and holds the keys of one partition at a time.
+Owns the comparison of a listing with the checkpoints. Only ever counts: deleting is the brokers' business, who know the
+metadata store. Every function blocks. Must never take an object for an orphan because its checkpoint was read before it
+was listed, and holds the keys of one partition at a time.
 """
 
 from collections.abc import Collection, Iterator

@@ -1,8 +1,8 @@
 """Reads of committed segments: the batches at an offset, or the first record at a time, chunk by chunk.
 
-Owns which tails are open, and what is read ahead. Serves only chunks whose SHA-256 stands in a table whose
-root the catalogue knows. Must never cancel a download because a client gave up (T7), and never answer with
-bytes that fail a check (T8).
+Owns which tails are open, and what is read ahead. Serves only chunks whose SHA-256 stands in a table whose root the
+metadata store knows. Must never cancel a download because a client gave up (T7), and never answer with bytes that fail
+a check (T8).
 """
 
 import asyncio
@@ -99,7 +99,7 @@ class ColdReader:
     ) -> FileSlice:
         """Whole batches from the one that holds `offset`: at least one, otherwise at most `max_bytes`, and never
         beyond a chunk. `offset` lies in the segment. `following` is the one after it, where reading ahead goes on."""
-        assert place.segment.base_offset <= offset < place.segment.end_offset, "the catalogue gave another segment"
+        assert place.segment.base_offset <= offset < place.segment.end_offset, "SQL gave another segment"
         self.state.reads += 1
         tail = await self._open(place)
         index = chunk_table.chunk_for_offset(tail.chunks, offset)

@@ -1,4 +1,4 @@
-"""The catalogue's revisions, and whether a database is at the last one.
+"""The metadata store's revisions, and whether a database is at the last one.
 
 Owns the question "is there anything to do?" without alembic, whose import would cost every start a
 tenth of a second; alembic comes only when there is. An empty SQLite file is made without it, too: from the tables

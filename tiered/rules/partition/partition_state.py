@@ -48,7 +48,7 @@ def check_leader_epoch(*, claimed: int, current: int, where: str) -> None:
 
 
 class RowOrder(Enum):
-    """How a row of the catalogue stands to what is known of its partition."""
+    """How a row of the metadata store stands to what is known of its partition."""
 
     NEWER = auto()
     """Or the same: taking it over again changes nothing."""

@@ -1,4 +1,4 @@
-"""Whether a process that starts may become the broker of its number, where the catalogue says that one is already.
+"""Whether a process that starts may become the broker of its number, where the metadata store says that one is already.
 
 Owns that judgement. Two machines that were given one number must not take it from each other for ever, so only who is
 known to be gone is replaced: who left by itself, who ran on this very data folder, which one process at a time can

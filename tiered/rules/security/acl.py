@@ -135,7 +135,7 @@ def code(words: type[Word], value: int) -> Word:
 
 
 class AclWords(Protocol):
-    """A rule as the catalogue keeps it: every word is Kafka's own, in capitals."""
+    """A rule as the metadata store keeps it: every word is Kafka's own, in capitals."""
 
     @property
     def resource_type(self) -> str: ...

@@ -23,7 +23,7 @@ _LOG_SUFFIX = ".log"
 _MS_PER_S = 1000.0
 
 
-# The catalogue and the object store
+# The metadata store and the object store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,8 +118,8 @@ class ObjectFate(StrEnum):
     """The verdict on an object that no committed row names."""
 
     LEAVE = "it is being uploaded, or waits for the end of its grace: whoever does that knows"
-    SWEEP = "the catalogue says that it was deleted, and will never name it again"
-    REPORT = "the catalogue never heard of it, or forgot: only people can tell what it is"
+    SWEEP = "SQL says that it was deleted, and will never name it again"
+    REPORT = "SQL never had it, or lost it: only people can tell what it is"
 
 
 def fate_of(name: str, *, state: SegmentState | None, object_key: str | None) -> ObjectFate:

@@ -1,4 +1,4 @@
-"""The life of a segment's catalogue row: one transition table, and nothing that is not in it.
+"""The life of a segment's metadata store row: one transition table, and nothing that is not in it.
 
 Owns which state follows which. Pure: `meta.segments` turns each transition into one conditional update,
 fenced by the leader epoch; nothing else may change a row's state.

@@ -1,4 +1,4 @@
-"""The first catalogue: cluster, brokers, topics, partitions, segments, producer ids, reports and views.
+"""The first metadata store: cluster, brokers, topics, partitions, segments, producer ids, reports and views.
 
 Revision ID: 0001
 """

@@ -46,7 +46,7 @@ PARTITION = schema.record(
         "cold_bytes": schema.integer(),
         "failed": schema.nullable(schema.text("Why its log takes no more writes.")),
         "told_by": schema.nullable(
-            schema.integer("Which broker's log the offsets are of; null where only the catalogue was left to ask.")
+            schema.integer("Which broker's log the offsets are of; null where only the metadata store could be asked.")
         ),
     },
     is_open=True,

@@ -152,7 +152,7 @@ _DELETED = schema.record(
 
 @handled_by(lambda request: leader_elsewhere(request, topic_of(request), PARTITION.of(request)))
 async def segments(request: web.Request) -> web.StreamResponse:
-    """The catalogue of one partition: which offsets are hot, cold or both.
+    """The metadata store of one partition: which offsets are hot, cold or both.
 
     At most 10,000 segments an answer; `?start_offset=` pages on from the last `end_offset`.
     """

@@ -1,6 +1,6 @@
 """DescribeLogDirs (key 35), versions 1 to 4: local bytes of each partition, and of the disk (v4).
 
-Sizes count the local tier; what the object store holds is in the catalogue (`tiered segments`, v_segments).
+Sizes count the local tier; what the object store holds is in the metadata store (`tiered segments`, v_segments).
 """
 
 from typing import TYPE_CHECKING
