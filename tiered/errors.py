@@ -1,8 +1,8 @@
-"""What can go wrong, sorted by what the caller can do about it.
+"""Errors, sorted by what the caller can do about them.
 
-Five kinds: `Retriable` (try again later), `Fenced` (somebody newer took over: stop), `Invalid` (change
-the request), `OutOfRange` (ask for other offsets), `Corrupt` (the bytes are not what was written).
-Owns no error codes: Kafka's are given in `server.kafka.error_mapping` alone. Every message says what to do.
+Five kinds: `Retriable` (try again later), `Fenced` (a newer process took over: stop), `Invalid` (change the request),
+`OutOfRange` (ask for other offsets), `Corrupt` (the bytes are not what was written). Owns no error codes: Kafka's are
+given in `server.kafka.error_mapping` alone. Every message says what to do.
 """
 
 from typing import Self

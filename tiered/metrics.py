@@ -103,7 +103,7 @@ def metric(name: str, documentation: str, *labels: str, of: Callable[[], object]
 
 @dataclass(slots=True)
 class CountersState:
-    """What has happened since the process started. A new counter is one field here."""
+    """Counts since the process started. A new counter is one field here."""
 
     connections_opened: int = metric("tiered_connections_opened_total", "Connections accepted.")
     connections_open: int = metric("tiered_connections", "Open connections of Kafka clients.")

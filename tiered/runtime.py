@@ -220,7 +220,7 @@ class QuietFailures:
 
 
 async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:
-    """The items, with pauses in which the loop serves others. What the loop looks at may change in them."""
+    """The items, with pauses in which the loop serves others. State may change in them."""
     now = asyncio.get_running_loop().time
     since = now()
     for item in items:

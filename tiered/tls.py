@@ -29,7 +29,7 @@ Stamp = tuple[tuple[int, int, int] | None, ...]
 
 
 def server_context(tls: ListenerTls) -> ssl.SSLContext:
-    """What a listener shows and asks for. Raises InvalidConfig that names the file at fault."""
+    """The TLS context of a listener. Raises InvalidConfig that names the file at fault."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     # Kafka's connections live long: a ticket to begin the next one sooner is worth less than the bytes it takes.
     context.num_tickets = 0
@@ -42,7 +42,7 @@ def server_context(tls: ListenerTls) -> ssl.SSLContext:
 
 
 def client_context(security: ClientSecurity) -> ssl.SSLContext:
-    """What a client shows and believes. Raises InvalidConfig that names the file at fault."""
+    """The TLS context of a client. Raises InvalidConfig that names the file at fault."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.options |= ssl.OP_NO_RENEGOTIATION
     context.check_hostname = security.checks_host_name
@@ -58,7 +58,7 @@ def _prepare(context: ssl.SSLContext, material: TlsMaterial) -> None:
     versions = sorted(_VERSIONS[name] for name in material.protocols)
     context.minimum_version, context.maximum_version = versions[0], versions[-1]
     names = [_openssl_name(each) for each in material.cipher_suites]
-    older = [each for each in names if not each.startswith("TLS_")]  # Those of TLS 1.3 are all fine.
+    older = [each for each in names if not each.startswith("TLS_")]  # All ciphers of TLS 1.3 are fine.
     try:
         context.set_ciphers(":".join(older) if older else CIPHERS_OF_1_2)
     except ssl.SSLError:
@@ -171,7 +171,7 @@ class Reloaded:
 
 
 def _stamp(files: tuple[Path, ...]) -> Stamp:
-    """What changes when a file is written or replaced, also where a link to its folder is, as in Kubernetes."""
+    """A value that changes when a file is written or replaced, also where a link to its folder is, as in Kubernetes."""
     found: list[tuple[int, int, int] | None] = []
     for path in files:
         try:

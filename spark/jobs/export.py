@@ -47,7 +47,7 @@ _COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "header
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetTable:
-    """What a task needs to know of a table."""
+    """The facts about a table that a task needs."""
 
     metadata: str
     properties: dict[str, str]
@@ -55,7 +55,7 @@ class TargetTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """What one task wrote."""
+    """The files that one task wrote."""
 
     files: "tuple[DataFile, ...]"
     bad_files: "tuple[DataFile, ...]"
@@ -234,7 +234,7 @@ def _topic_id(ranges: Sequence[OffsetRange]) -> str | None:
 
 
 def record_fields() -> "list[pa.Field]":
-    """What both tables say of the record itself."""
+    """The columns of the record itself, in both tables."""
     import pyarrow as pa
 
     return [

@@ -41,13 +41,13 @@ _PIECE_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateLimit:
-    """How fast all tasks together may be; None is no limit."""
+    """The rate of all tasks together; None is no limit."""
 
     records_per_second: float | None = None
     bytes_per_second: float | None = None
 
     def share(self, tasks: int) -> "RateLimit":
-        """What one of so many tasks at a time may do."""
+        """The rate of one of so many tasks at a time."""
         records, size = self.records_per_second, self.bytes_per_second
         return RateLimit(
             records_per_second=None if records is None else records / tasks,

@@ -136,7 +136,7 @@ class SpreadVerifier:
     def run(
         self, changed: Callable[[int, int], None] = lambda _bytes, _segments: None, *, with_orphans: bool = False
     ) -> VerificationState:
-        """What was found, when all has been looked at. `changed` takes the bytes and segments done so far."""
+        """The findings, when everything has been checked. `changed` takes the bytes and segments done so far."""
         scope = self._findings.begin()
         for wave in self._waves(scope):
             self._check(wave, changed)

@@ -53,7 +53,7 @@ class SplitPartition(InputPartition):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskOptions:
-    """What a task needs of the options."""
+    """The options that a task needs."""
 
     options: Options
     columns: tuple[str, ...]
@@ -85,7 +85,7 @@ class TaskOptions:
 
 
 class BatchReader(DataSourceReader):
-    """What Spark plans and reads with. Pickled to the tasks after `partitions`."""
+    """Spark plans and reads with this. Pickled to the tasks after `partitions`."""
 
     def __init__(self, options: Options, columns: tuple[str, ...]) -> None:
         self._task = TaskOptions(options=options, columns=columns)
@@ -141,7 +141,7 @@ def plan_batch(source: LogSource, options: Options, bounds: FilterBounds = NO_BO
 def batch_ranges(
     source: LogSource, options: Options, bounds: FilterBounds = NO_BOUNDS, hold: BatchHold | None = None
 ) -> list[OffsetRange]:
-    """What a batch query reads of each partition. Raises as `plan_batch`, and what `hold` raises."""
+    """The range of each partition that a batch query reads. Raises as `plan_batch` and `hold`."""
     views = source.views()
     if hold is not None:
         views = hold.take_all(views)

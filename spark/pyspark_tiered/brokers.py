@@ -62,7 +62,7 @@ class BrokerThread:
         self.close()
 
     def submit(self, call: Coroutine[Any, Any, T]) -> "Future[T]":
-        """What the call will give, once it has."""
+        """The future result of the call."""
         return asyncio.run_coroutine_threadsafe(call, self._loop)
 
     def close(self) -> None:
@@ -159,7 +159,7 @@ class Brokers:
         return self._thread.submit(asked).result()
 
     def _patiently(self, ask: Callable[[], T]) -> T:
-        """What `ask` gives in the end; a planning driver has more patience than one call of the client."""
+        """The result of `ask` in the end; a planning driver has more patience than one call of the client."""
         for _ in range(self._retries):
             try:
                 return ask()

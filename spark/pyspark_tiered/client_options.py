@@ -25,7 +25,7 @@ class Isolation(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientOptions:
-    """What the client of the brokers is told. `acks_all`, `compression` and `batch_bytes` are of writes."""
+    """The options of the brokers' client. `acks_all`, `compression` and `batch_bytes` are of writes."""
 
     client_id: str = "tiered-spark"
     timeout_ms: int = DEFAULT_TIMEOUT_MS

@@ -1,7 +1,7 @@
-"""What compaction of the cold tier has Spark do: find the newest offset of each key, and rewrite segments by it.
+"""Spark's part in compaction of the cold tier: to find the newest offset of each key, and rewrite segments by it.
 
-Owns how both are spread. A scan reads keys and offsets alone; Spark groups them, on disk where there are many. What is
-grouped comes back segment by segment, so that a task needs a bit for each offset of the one that it rewrites, and no
+Owns how both are spread. A scan reads keys and offsets alone; Spark groups them, on disk where there are many. The
+groups come back segment by segment, so that a task needs a bit for each offset of the one that it rewrites, and no
 keys. Must never ask SQL: orders come from the driver, and results go back there.
 """
 

@@ -98,7 +98,7 @@ class BatchHold:
         return raised
 
     def keep(self, ranges: Sequence[OffsetRange]) -> HeldPins:
-        """What the tasks are to renew: pins of these ranges alone. What was held for planning is given up."""
+        """The pins that tasks renew, of these ranges alone. Pins for planning are given up."""
         if not self._urls:
             return NOTHING_HELD
         wanted = _by_topic({each.view.key: (each.start_offset, each.end_offset) for each in ranges})
@@ -129,7 +129,7 @@ class BatchHold:
 
 
 class StreamHold:
-    """What one stream holds: its position, which moves. What follows a position that is held stays too.
+    """The pins of one stream: its position, which moves. Records after a held position stay too.
 
     A new pin is taken where a partition's is missing, and now and then as the stream goes on.
     """
@@ -162,7 +162,7 @@ class StreamHold:
         except (Retriable, OffsetOutOfRange) as error:
             self._door.release(taken)
             self._failed_s = SystemClock().monotonic_ms() / 1000
-            # What retention took before it could be held is found, and told, where it is read.
+            # Reads find and report records that retention took before they could be held.
             if self._renewal is None and not isinstance(error, OffsetOutOfRange):
                 raise
             log.warning("the stream's position could not be held anew; it is tried again later: %s", error)

@@ -30,7 +30,7 @@ _NO_RETRIES = {"commit.retry.num-retries": "0"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exported:
-    """What of which topic a table holds: every record below these offsets."""
+    """The part of a topic that a table holds: every record below these offsets."""
 
     topic: str
     topic_id: str | None
@@ -165,7 +165,7 @@ def write_files(
 ) -> "Iterator[DataFile]":
     """Writes the rows into new files of the table whose metadata this is, as JSON. Runs in a task.
 
-    Nobody sees the files before they are committed; those of a task that failed stay behind, as orphans.
+    No reader sees the files before they are committed; those of a task that failed stay behind, as orphans.
     """
     import pyarrow as pa
 
@@ -185,7 +185,7 @@ def _written(metadata: str, properties: Mapping[str, str], batches: "Sequence[pa
     import pyarrow as pa
     from pyiceberg.io import load_file_io
 
-    # There is no public name for it that takes part of a table's data and leaves the commit to somebody else.
+    # No public function writes a part of a table's data and leaves the commit to its caller.
     from pyiceberg.io.pyarrow import _dataframe_to_data_files
     from pyiceberg.table.metadata import TableMetadataUtil
 

@@ -1,4 +1,4 @@
-"""What the jobs that read a topic have in common: which topic, from where to where, and how it becomes a DataFrame.
+"""Shared by jobs that read a topic: which topic, from where to where, and how it becomes a DataFrame.
 
 Owns those arguments, and how they become options of `format("tiered")`. Must never give an option a meaning that the
 source does not give it.

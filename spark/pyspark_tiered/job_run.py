@@ -16,7 +16,7 @@ LOOK_SECONDS = 0.5
 
 
 def watched(action: Callable[[], T], look: Callable[[], None]) -> T:
-    """What `action` gives, or raises; `look` is called twice a second meanwhile, and once at the end."""
+    """The result or the error of `action`; `look` is called twice a second meanwhile, and once at the end."""
     over = threading.Event()
 
     def looking() -> None:

@@ -1,4 +1,4 @@
-"""What a job does in one go: everything from start to end, cut into waves that each are done before the next begins.
+"""The work of a job's run: everything from start to end, cut into waves, each done before the next begins.
 
 Owns where waves end: at segments' ends below the cold end, after so many offsets above it. A job that stops between two
 waves knows by offsets how far it came. Must never cut within a segment: a split may be cut by bytes there, and bytes

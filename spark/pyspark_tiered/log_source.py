@@ -1,4 +1,4 @@
-"""What there is to read: topics, partitions, their offsets and segments, from the bucket and the brokers.
+"""Finds what there is to read: topics, partitions, their offsets and segments, from the bucket and the brokers.
 
 Owns how the two answers become one: the bucket's checkpoints say what is cold, the brokers (where given) say
 which topics exist and where the log begins and ends. Runs on the driver. Must never read records, except the
@@ -48,7 +48,7 @@ _INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 
 
 def open_log_source(options: Options) -> "LogSource":
-    """What `options` names. Reads nothing yet."""
+    """The source that `options` names. Reads nothing yet."""
     store, brokers = None, None
     if options.store is not None:
         store = store_of(options.store)

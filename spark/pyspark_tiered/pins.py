@@ -48,7 +48,7 @@ _renewed_s: dict[str, float] = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPin:
-    """What is held of one topic, until nobody has renewed it for `ttl_ms`."""
+    """The hold on one topic, until nobody has renewed it for `ttl_ms`."""
 
     pin_id: str
     topic: str
@@ -201,7 +201,7 @@ def _held(row: Mapping[str, Any]) -> dict[int, OffsetPair]:
 
 
 class Renewal:
-    """A thread that renews pins until it is closed. One that has ended is told of once, and forgotten."""
+    """A thread that renews pins until it is closed. A pin that has ended is reported once, and forgotten."""
 
     def __init__(self, door: PinDoor, pins: Sequence[TopicPin] = ()) -> None:
         self._door = door
@@ -213,7 +213,7 @@ class Renewal:
 
     @property
     def pins(self) -> tuple[TopicPin, ...]:
-        """What is renewed now."""
+        """The pins that are renewed now."""
         with self._lock:
             return self._pins
 

@@ -27,7 +27,7 @@ OffsetVector = Mapping[TopicAndPartition, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionView:
-    """What can be read of one partition: `[log_start_offset, end_offset)`, below `cold_end_offset` from the bucket.
+    """The readable offsets of one partition: `[log_start_offset, end_offset)`, below `cold_end_offset` from the bucket.
 
     Without a store `cold_end_offset` is 0 and `topic_id` None; without brokers it equals `end_offset`.
     """
@@ -58,7 +58,7 @@ class OffsetRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilterBounds:
-    """What filters leave: a row outside is not wanted. First and last are inclusive, timestamps in ms."""
+    """The range that filters leave: a row outside is not wanted. First and last are inclusive, timestamps in ms."""
 
     topics: frozenset[str] | None = None
     partitions: frozenset[int] | None = None
@@ -96,7 +96,7 @@ class SegmentPiece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColdSplit:
-    """What one task reads from the bucket: records in the pieces' chunks with `start_offset <= offset < end_offset`."""
+    """One task's read from the bucket: records in the pieces' chunks with `start_offset <= offset < end_offset`."""
 
     topic: str
     topic_id: UUID
@@ -115,7 +115,7 @@ class ColdSplit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TailSplit:
-    """What one task fetches from the brokers."""
+    """One task's fetch from the brokers."""
 
     topic: str
     topic_id: UUID | None
@@ -140,7 +140,7 @@ class SplitSizes:
 
 
 def fit(view: PartitionView, start_offset: int, end_offset: int) -> tuple[OffsetRange, tuple[str, ...]]:
-    """What is left of `[start_offset, end_offset)` in the partition, and a sentence for each part that is not there."""
+    """The part of `[start_offset, end_offset)` that is left in the partition, and a sentence for each missing part."""
     lost: list[str] = []
     if start_offset < view.log_start_offset:
         lost.append(

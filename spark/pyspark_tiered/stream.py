@@ -36,7 +36,7 @@ and created again is known for another, also after a restart."""
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """What Spark asks for offsets on the driver, and for rows in tasks (there a copy of it)."""
+    """Spark asks this for offsets on the driver, and for rows in tasks (there a copy of it)."""
 
     def __init__(self, options: Options, columns: tuple[str, ...]) -> None:
         self._task = TaskOptions(options=options, columns=columns)
@@ -168,7 +168,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _without_recreated(
         self, known: dict[TopicAndPartition, int], ids: Mapping[str, str], views: dict[TopicAndPartition, PartitionView]
     ) -> dict[TopicAndPartition, int]:
-        """What is known of topics that are still the same: a new one begins like one that was never seen."""
+        """The position of topics that are still the same: a recreated topic begins like one that was never seen."""
         now = _ids_in(views)
         others = sorted(topic for topic, topic_id in ids.items() if now.get(topic, topic_id) != topic_id)
         for topic in others:

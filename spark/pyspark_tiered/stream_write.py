@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """What Spark writes micro-batches with: pickled to the tasks."""
+    """Spark writes micro-batches with this. Pickled to the tasks."""
 
     def __init__(self, options: WriteOptions) -> None:
         self._options = options

@@ -102,7 +102,7 @@ def _after_loss(brokers: Brokers, split: TailSplit, offset: int, *, fail: bool, 
 
 
 def _aborted_ranges(answer: FetchedRecords, headers: Sequence[tuple[int, BatchHeader]]) -> list[AbortedRange]:
-    """What the broker calls aborted, each from its first offset to its marker, or to the end of what was fetched."""
+    """The aborted transactions, each from its first offset to its marker, or to the end of what was fetched."""
     if not answer.aborted_transactions:
         return []
     markers: dict[int, list[int]] = {}

@@ -23,7 +23,7 @@ _CONFLUENT_HEADER_BYTES = 5
 
 
 class ValueFormat(StrEnum):
-    """What the records' values are."""
+    """The format of the records' values."""
 
     RAW = "raw"
     JSON = "json"

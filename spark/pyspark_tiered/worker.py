@@ -1,4 +1,4 @@
-"""What a Python worker of Spark does with its memory between the pieces of a task, and with its sockets between tasks.
+"""A Spark worker's memory between the pieces of a task, and its sockets between tasks.
 
 Owns settings of this process: three of the C library's allocator, what the garbage collector looks through, and one
 option of its TCP sockets. Must never be used in a process that is not one of Spark's workers.
@@ -42,10 +42,10 @@ def keep_freed_memory() -> bool:
 
 @cache
 def settle() -> None:
-    """What this process has loaded by the end of its first task is looked through no more.
+    """Objects that this process has loaded by the end of its first task are not looked through any more.
 
     PySpark collects garbage after each task, which takes as long as many objects are alive: modules above all, a tenth
-    of a long replay's CPU. What later tasks make is looked through as before.
+    of a long replay's CPU. Objects of later tasks are looked through as before.
     """
     gc.collect()
     gc.freeze()

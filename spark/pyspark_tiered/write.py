@@ -39,13 +39,13 @@ _PAUSE_S = 0.25
 
 @dataclass(frozen=True, slots=True)
 class WrittenRecords(WriterCommitMessage):
-    """What one task wrote, all of it acknowledged."""
+    """The records that one task wrote, all of them acknowledged."""
 
     records: int
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """What Spark writes a DataFrame with: pickled to the tasks."""
+    """Spark writes a DataFrame with this. Pickled to the tasks."""
 
     def __init__(self, options: WriteOptions) -> None:
         self._options = options

@@ -1,4 +1,4 @@
-"""What a user may ask for of a write, as values: options and columns of Spark's Kafka sink, checked on the driver.
+"""The user's options of a write, as values: options and columns of Spark's Kafka sink, checked on the driver.
 
 Must never ignore an option, nor let a query begin whose rows cannot have a topic and a value.
 """

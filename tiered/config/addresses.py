@@ -1,8 +1,8 @@
 """The address of a client, as access control lists and quotas name it: one text for each.
 
 Owns this text. An IPv4 client of a listener on `::` comes as `::ffff:10.0.0.1`, and one of this link as `fe80::1%eth0`:
-what is said of `10.0.0.1` or `fe80::1` is said of these too, and whoever writes the long form means no other client.
-Must never resolve a name.
+a rule for `10.0.0.1` or `fe80::1` holds for these too, and the long form means the same client. Must never resolve a
+name.
 """
 
 from functools import lru_cache
@@ -38,7 +38,7 @@ def is_address(text: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def address_or_word(text: str) -> str:
-    """As `named_address`, and what is no address, such as `*`, stays as it is."""
+    """As `named_address`; a text that is no address, such as `*`, stays unchanged."""
     try:
         return named_address(text)
     except ValueError:

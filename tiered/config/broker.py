@@ -123,7 +123,7 @@ def broker_setting(name: str) -> Setting:
 
 
 def _of_one_door(name: str) -> Setting | None:
-    """What holds for one listener, or for HTTP alone."""
+    """Settings of one listener, or of HTTP alone."""
     of_listener = name.startswith(PREFIX)
     if not of_listener and not name.startswith(f"{HTTP_PREFIX}ssl."):
         return None

@@ -1,4 +1,4 @@
-"""What may be changed of broker settings while brokers run, and what is worth a word when one starts.
+"""The broker settings that may be changed while brokers run, and warnings when one starts.
 
 Owns these rules and their words, Kafka's where it has some. Never stores anything.
 """
@@ -23,8 +23,8 @@ def changed_at_run_time(
 ) -> dict[str, str]:
     """The explicit texts after `changes`, of one broker or, with `for_all`, of the cluster.
 
-    As in Kafka, a name that nobody knows is kept. Raises InvalidRequest for what is read at start alone, or for what
-    each broker has of its own, and InvalidConfig as `changed` does.
+    As in Kafka, an unknown name is kept. Raises InvalidRequest for a setting that is read at start alone, or that
+    belongs to one broker, and InvalidConfig as `changed` does.
     """
     registry = {each.name: broker_setting(each.name) for each in changes}
     given = [registry[each.name] for each in changes if each.operation is not ConfigOperation.DELETE]
@@ -54,7 +54,7 @@ def _refuse(why: str, names: Iterable[str]) -> None:
 
 
 def start_warnings(static: Mapping[str, str], listeners: Iterable[str]) -> list[str]:
-    """What somebody who set these should hear: names that nobody knows, and listeners that there are not."""
+    """Warnings about these: unknown names, and listeners that do not exist."""
     prefixes = tuple(f"{PREFIX}{name.lower()}." for name in listeners)
     return [warning for name in sorted(static) if (warning := _warning(name, prefixes))]
 
@@ -72,7 +72,7 @@ def _warning(name: str, prefixes: tuple[str, ...]) -> str | None:
 
 
 def without_effect(static: Mapping[str, str]) -> list[str]:
-    """Those that Kafka has, and that do nothing here."""
+    """Settings of Kafka that do nothing here."""
     return [
         name
         for name in sorted(static)

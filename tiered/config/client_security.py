@@ -39,7 +39,7 @@ _JAAS_OPTION = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSecurity:
-    """What a client needs to reach a listener. Without anything, a plaintext one that asks nobody who they are."""
+    """What a client needs to reach a listener. Empty: plaintext, without a login."""
 
     protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
     tls: TlsMaterial = field(default_factory=TlsMaterial)
@@ -62,7 +62,7 @@ def client_security(given: Mapping[str, str], *, where: str = "") -> ClientSecur
             )
     protocol = given.get("security.protocol", SecurityProtocol.PLAINTEXT).strip().upper()
     if protocol not in list(SecurityProtocol):
-        # What was given is not shown: it may be something else that slipped in here.
+        # The value is not shown: a secret may have slipped in here.
         raise InvalidConfig(f"{where}security.protocol must be one of {', '.join(SecurityProtocol)}")
     algorithm = given.get("ssl.endpoint.identification.algorithm", "https").strip().lower()
     if algorithm not in ("https", "", "none"):

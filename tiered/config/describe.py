@@ -1,4 +1,4 @@
-"""What DescribeConfigs tells about settings: effective values, where they come from, and their synonyms.
+"""The answer of DescribeConfigs about settings: effective values, their sources, and their synonyms.
 
 Owns the order of synonyms (KIP-226). Never holds a value of its own.
 """

@@ -1,7 +1,7 @@
 """The configs of a consumer group, under the names of Kafka 4.2 (KIP-848, KIP-932, KIP-1071).
 
-Owns the registry and `GroupConfig`, the parsed values. Never knows where a config is stored. Those of share and streams
-groups are kept for whoever asks for them: there are no such groups here.
+Owns the registry and `GroupConfig`, the parsed values. Never knows where a config is stored. Configs of share and
+streams groups are kept and described: there are no such groups here.
 """
 
 from collections.abc import Mapping

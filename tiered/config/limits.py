@@ -89,7 +89,7 @@ class LimitSettings:
 
 
 def connections_by_address(texts: Sequence[str]) -> Mapping[str, int]:
-    """What `max.connections.per.ip.overrides` says. Raises InvalidConfig."""
+    """The limits in `max.connections.per.ip.overrides`. Raises InvalidConfig."""
     found: dict[str, int] = {}
     for text in texts:
         host, _, number = text.strip().rpartition(":")
@@ -107,7 +107,7 @@ def connections_by_address(texts: Sequence[str]) -> Mapping[str, int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpSettings:
-    """What HTTP clients may ask of the broker, and what they are told of costs and lag."""
+    """Limits of HTTP clients, and settings of cost and lag."""
 
     # fmt: off
     tiered_http_allowed_hosts: tuple[str, ...] = setting(

@@ -21,7 +21,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,255}\Z")
 
 
 class SecurityProtocol(StrEnum):
-    """What a listener speaks, by Kafka's names."""
+    """The protocols of a listener, by Kafka's names."""
 
     PLAINTEXT = "PLAINTEXT"
     SSL = "SSL"
@@ -55,12 +55,12 @@ class ListenerOptions:
 
     @property
     def advertised(self) -> tuple[str, int]:
-        """What clients are told, once the listener is bound."""
+        """The address that clients are told, once the listener is bound."""
         return self.advertise_host or self.host, self.advertise_port or self.port
 
     @property
     def authenticates(self) -> bool:
-        """Nobody is let in without saying who they are."""
+        """A client is let in only after a login."""
         shows_certificate = self.tls is not None and self.tls.client_auth is ClientAuth.REQUIRED
         return self.protocol.uses_sasl or shows_certificate
 
@@ -115,7 +115,7 @@ def is_security_setting(name: str) -> bool:
 
 
 def settings_of(settings: Mapping[str, str], listener: str) -> dict[str, str]:
-    """What holds for one listener, without prefix: `listener.name.<listener>.ssl.…` over `ssl.…`."""
+    """The settings of one listener, without prefix: `listener.name.<listener>.ssl.…` over `ssl.…`."""
     return _over(settings, f"{PREFIX}{listener.lower()}.")
 
 

@@ -33,7 +33,7 @@ class Secret:
 
     @property
     def is_reference(self) -> bool:
-        """What is shown is where it stands, not what it is."""
+        """The reference is shown, not the secret."""
         return self._text.startswith((FILE, ENVIRONMENT))
 
     @property

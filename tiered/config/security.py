@@ -102,7 +102,7 @@ class AuthenticationSettings:
     # fmt: on
 
     def mechanisms_of(self, listener: ListenerOptions) -> tuple[str, ...]:
-        """What is taken on one listener."""
+        """The mechanisms of one listener."""
         if not listener.protocol.uses_sasl:
             return ()
         may_be_plain = listener.protocol.uses_tls or self.tiered_sasl_plain_without_tls

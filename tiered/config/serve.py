@@ -183,7 +183,7 @@ def read_config_file(path: Path) -> dict[str, Any]:
 def load_serve_options(
     arguments: object, environ: Mapping[str, str], toml: Mapping[str, Any] | None = None
 ) -> ServeOptions:
-    """What to serve: each option from its flag, else its variable, else the file, else its default.
+    """The options of a broker: each from its flag, else its variable, else the file, else its default.
 
     `arguments` is argparse's namespace (an option that was not given is None or absent); `toml` is the
     parsed file, and when it is None the file that the flag or the variable names is read. Broker settings

@@ -1,4 +1,4 @@
-"""What a setting is: its name, type, bounds and documentation, and how its text becomes a value.
+"""A setting: its name, type, bounds and documentation, and how its text becomes a value.
 
 Owns parsing and the words of its errors. Never knows which settings exist: `topic` and `broker` do.
 """
@@ -16,7 +16,7 @@ from tiered.errors import InvalidConfig
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
 
-# What a parsed setting can be. A list is a tuple, so that values can be compared and hashed.
+# The type of a parsed setting. A list is a tuple, so that values can be compared and hashed.
 ConfigValue = int | float | bool | str | tuple[str, ...] | None
 _METADATA_KEY = "setting"
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}\Z")
@@ -214,7 +214,7 @@ def parse_all(registry: Mapping[str, Setting], texts: Mapping[str, str], *, kind
 
 
 class ConfigOperation(IntEnum):
-    """What IncrementalAlterConfigs can do to one setting (KIP-339)."""
+    """The operations of IncrementalAlterConfigs on one setting (KIP-339)."""
 
     SET = 0
     DELETE = 1

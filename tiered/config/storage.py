@@ -1,6 +1,6 @@
-"""What brokers do with stored records: the log on disk, the objects in the store, and comparing the two.
+"""Settings of stored records: the log on disk, the objects in the store, and comparing the two.
 
-Owns the names, defaults and bounds. Never decides anything. What one topic may say otherwise is in `topic`.
+Owns the names, defaults and bounds. Never decides anything. `topic` has the configs that a topic may override.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What TLS is told, by Kafka's names (`ssl.…`): certificates, keys, whom to trust, versions and ciphers.
+"""Settings of TLS, by Kafka's names (`ssl.…`): certificates, keys, trust, versions and ciphers.
 
 Owns names, checks and defaults. PEM is the one format taken. Must never read a certificate: `tiered.tls` does.
 """
@@ -43,7 +43,7 @@ class ClientAuth(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsMaterial:
-    """What one side shows and trusts. Each PEM is a file's path, `file:PATH`, or the text itself."""
+    """The certificate and the trust of one side. Each PEM is a file's path, `file:PATH`, or the text itself."""
 
     certificate_chain: str | None = None
     key: Secret | None = None

@@ -284,7 +284,7 @@ DEFAULTS_OF_TOPICS: dict[str, Setting] = {
 
 
 def broker_default(entry: Setting, broker: "BrokerSettings") -> ConfigValue:
-    """What a topic gets when it says nothing: the first synonym that the broker was told, or Kafka's default."""
+    """The default of a topic: the first synonym in the broker's settings, or Kafka's default."""
     for synonym in entry.synonyms:
         layers = broker.explicit(synonym.name)
         if layers:

@@ -26,7 +26,7 @@ COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timesta
 HEADERS_COLUMN = "headers"
 ALL_COLUMNS = (*COLUMNS, HEADERS_COLUMN)
 
-DEFAULT_BATCH_BYTES = 4 << 20  # What Spark takes fastest: at 64 MiB it is half as fast.
+DEFAULT_BATCH_BYTES = 4 << 20  # The size that Spark takes fastest: at 64 MiB it is half as fast.
 MAX_DECOMPRESSED_BYTES = 64 << 20
 MAX_OFFSET = 2**63 - 1
 
@@ -336,7 +336,7 @@ def _decode_pure(buffer: Buffer, wanted: _Wanted) -> Iterator["pa.RecordBatch"]:
 
 
 def _check_header(header: BatchHeader) -> None:
-    """What the native decoder refuses in a header, even of a batch that nobody wants."""
+    """The header fields that the native decoder refuses, even of a batch that no reader wants."""
     counts = min(header.base_offset, header.last_offset_delta, header.record_count)
     if counts < 0 or header.end_offset > MAX_OFFSET:
         raise CorruptBatch(f"batch at base offset {header.base_offset} is corrupt: its offsets or counts are malformed")

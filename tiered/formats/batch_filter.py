@@ -73,8 +73,8 @@ def filtered(
     delete_horizon_ms: int | None = None,
     max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
 ) -> bytes | None:
-    """The batch at `position` with those of its records that `keeps` says; None when all of them stay and nothing
-    changes. With no record left it is what `emptied` gives.
+    """The batch at `position` with the records that `keeps` names; None when all of them stay and nothing changes. With
+    no record left it is what `emptied` gives.
 
     `delete_horizon_ms` is written into it: until then its tombstones stay. What it had before stays otherwise. The
     greatest timestamp is that of the records that stay, or the append time. Raises CorruptBatch.

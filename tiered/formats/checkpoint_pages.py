@@ -61,7 +61,7 @@ def _is_right(page: PageRef, checkpoint: PartitionCheckpoint, read_page: ReadPag
     end = bisect_left(segments, page.end_offset, key=lambda each: each.base_offset)
     rows = segments[first:end]
     if is_known and all(row.uploaded_root_sha256 is None for row in rows):
-        return True  # What was replaced once is never again what was uploaded.
+        return True  # A segment that was replaced once is never again the one that was uploaded.
     if len(rows) == page.count:
         return (
             page_ref(CheckpointPage(topic_id=checkpoint.topic_id, partition=checkpoint.partition, segments=rows))

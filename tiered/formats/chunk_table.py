@@ -58,7 +58,7 @@ class ChunkRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkTable:
-    """What `ChunkTableBuilder` found out about a whole segment file. Timestamps as in `ChunkRow`."""
+    """The findings of `ChunkTableBuilder` about a whole segment file. Timestamps as in `ChunkRow`."""
 
     chunks: tuple[ChunkRow, ...]
     base_offset: int

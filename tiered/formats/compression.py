@@ -71,7 +71,7 @@ def compress(code: int, data: Buffer) -> bytes:
 
 
 def decompress(code: int, data: Buffer, *, max_bytes: int) -> bytes:
-    """What was compressed, at most `max_bytes`; for code 0 a copy of `data`.
+    """The decompressed bytes, at most `max_bytes`; for code 0 a copy of `data`.
 
     Raises CorruptBatch for an unknown code, for bytes that are not wholly one valid stream of that codec,
     and for more than `max_bytes`. Memory: about twice the result, and never more than about twice the bound;
@@ -83,7 +83,7 @@ def decompress(code: int, data: Buffer, *, max_bytes: int) -> bytes:
 
 @contextmanager
 def decompressed(code: int, data: Buffer, *, max_bytes: int) -> Iterator[memoryview]:
-    """What `decompress` gives, and raises, in memory that goes with the block; for code 0 `data` itself.
+    """The result of `decompress`, and its errors, in memory that goes with the block; for code 0 `data` itself.
 
     For threads beside the event loop: the interpreter's lock is held for no more than a slice of it at a time.
     """

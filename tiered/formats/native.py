@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 ABI_VERSION = 1
-SPARE_BYTES = 32  # What every data buffer has behind its capacity: short copies go in pieces of this size.
+SPARE_BYTES = 32  # Padding of every data buffer beyond its capacity: short copies go in pieces of this size.
 MIN_RECORD_BYTES = 7
 MAX_CAPACITY = 2**31 - 1 - SPARE_BYTES  # Arrow's binary columns count bytes in int32.
 

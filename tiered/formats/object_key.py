@@ -42,7 +42,7 @@ _MAX_INT64: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentKey:
-    """What a segment's key says about it. `end_offset` is exclusive."""
+    """The facts in a segment's key. `end_offset` is exclusive."""
 
     topic: str
     topic_id: UUID
@@ -70,14 +70,14 @@ def segment_key(
 
 
 def partition_segments_prefix(topic: str, topic_id: UUID, partition: int) -> str:
-    """What the keys of all segments of one partition begin with. A listing gives them in order of offsets."""
+    """The prefix of the keys of all segments of one partition. A listing gives them in order of offsets."""
     assert is_legal_topic_name(topic), topic
     assert partition >= 0, partition
     return f"{SEGMENTS_PREFIX}{_spread(topic_id, partition)}/{topic}_{topic_id}/{partition}/"
 
 
 def parse_segment_key(key: str) -> SegmentKey:
-    """What `key` says. Raises CorruptObject when `segment_key` cannot have made it."""
+    """The facts in `key`. Raises CorruptObject when `segment_key` cannot have made it."""
     match = _SEGMENT.match(key)
     if match is None:
         raise CorruptObject(
@@ -136,7 +136,7 @@ def partition_page_key(topic_id: UUID, partition: int, first_base_offset: int, p
 
 
 def partition_checkpoint_prefix(topic_id: UUID, partition: int) -> str:
-    """What the keys of a partition's head and pages begin with."""
+    """The prefix of the keys of a partition's head and pages."""
     assert partition >= 0, partition
     return f"{PARTITION_CHECKPOINTS_PREFIX}{topic_id}/{partition}/"
 

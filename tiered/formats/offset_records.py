@@ -1,7 +1,7 @@
 """Committed offsets as records of `__consumer_offsets`, in Kafka's key and value schemas.
 
-Owns these bytes: OffsetCommitKey version 1 and OffsetCommitValue version 3, which every lag exporter knows. Nothing
-is stored in this form: SQL has the offsets, and readers of the topic are told of them so.
+Owns these bytes: OffsetCommitKey version 1 and OffsetCommitValue version 3, which every lag exporter knows. Nothing is
+stored in this form: SQL has the offsets, and readers of the topic get them so.
 """
 
 import struct

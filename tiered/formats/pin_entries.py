@@ -1,4 +1,4 @@
-"""Pins and snapshots as the cluster's checkpoint has them: what retention must leave, also after a restore.
+"""Pins and snapshots as the cluster's checkpoint has them: offsets that retention must leave, also after a restore.
 
 Owns their values and their JSON, a member `pins` that readers can do without (see `checkpoint`). Ranges are lists of
 three numbers, because there may be 200,000 of them. Must never know when one ends: only what it was told of that.

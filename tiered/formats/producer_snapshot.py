@@ -1,4 +1,4 @@
-"""What a partition remembers of its idempotent producers, at one offset, as bytes.
+"""A partition's state of its idempotent producers, at one offset, as bytes.
 
 Owns the value types and the snapshot's layout (decision 0001, golden file `producer_snapshot.v1.bin`). Must
 never decide anything about a sequence: `rules.partition.producer_state` does.

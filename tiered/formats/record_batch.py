@@ -83,7 +83,7 @@ class Compression(IntEnum):
 
 
 class BatchHeader(NamedTuple):
-    """What a batch says about itself, without its records.
+    """The header of a batch.
 
     A NamedTuple and not a frozen dataclass: one is made for every batch of every produce request, and
     making this one takes 0.4 µs where a frozen dataclass of 13 fields takes 2.1 µs.

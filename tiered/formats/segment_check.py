@@ -1,9 +1,9 @@
-"""What can be wrong with a stored segment, found by comparing it with itself, its row and its neighbours.
+"""Faults of a stored segment, found by comparing it with itself, its row and its neighbours.
 
-Owns the kinds of fault and the comparisons: key against row, row against row, footer against row, chunk against
-table, batch against batch; and the two acceptances that every reader of the bucket goes through, `accepted_tail` and
-`accepted_chunk`. Pure: whoever reads the store brings the bytes. Must never call something damaged because it could
-not be read, and never name less than the offsets that are concerned.
+Owns the kinds of fault and the comparisons: key against row, row against row, footer against row, chunk against table,
+batch against batch; and the two acceptances that every reader of the bucket goes through, `accepted_tail` and
+`accepted_chunk`. Pure: the reader of the store brings the bytes. Must never call something damaged because it could not
+be read, and never name less than the offsets that are concerned.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ _BASE, _LAST_DELTA, _COUNT = (
 
 
 class FaultKind(StrEnum):
-    """What is wrong. The words are part of what `tiered verify --json` prints."""
+    """The kind of fault. The words are part of the output of `tiered verify --json`."""
 
     MISSING = "missing"
     """The store has no object of that key."""
@@ -119,7 +119,7 @@ def check_key(segment: CommittedSegment, topic_id: UUID, partition: int) -> Faul
 
 
 def check_follows(before: CommittedSegment | None, segment: CommittedSegment, log_start_offset: int) -> Iterator[Fault]:
-    """What is wrong between two rows that should be neighbours; `before` is None for a partition's first."""
+    """The fault between two rows that should be neighbours; `before` is None for a partition's first."""
     expected = log_start_offset if before is None else before.end_offset
     if segment.base_offset > expected:
         yield _gap(expected, segment.base_offset, "no segment holds them")
@@ -229,11 +229,11 @@ def check_table(base_offset: int, chunks: Sequence[ChunkRow]) -> Iterator[Fault]
 
 
 def accepted_chunk(row: ChunkRow, data: Buffer, *, is_end_read: bool = True) -> None:
-    """Raises CorruptObject unless `data` is the chunk of that row of an accepted tail: its hash, and the offset that
-    it begins with. With other offsets beside the hashes, whoever looks up one would be given what comes later.
+    """Raises CorruptObject unless `data` is the chunk of that row of an accepted tail: its hash, and the offset that it
+    begins with. With other offsets beside the hashes, a look-up would find later records.
 
-    That the chunk ends where its row says is proven by the next one, if that is read. Whoever reads no further says
-    `is_end_read=False`, which walks through the batches. Speed: one SHA-256 else. Copies nothing.
+    That the chunk ends where its row says is proven by the next one, if that is read. A caller that reads no further
+    passes `is_end_read=False`, which walks through the batches. Speed: one SHA-256 else. Copies nothing.
     """
     if hashlib.sha256(data).digest() != row.sha256:
         reason = "does not match its SHA-256"

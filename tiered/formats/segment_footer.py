@@ -39,7 +39,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 class SectionKind(IntEnum):
-    """What a section holds."""
+    """The kind of a section."""
 
     CHUNK_TABLE = 1
     LEADER_EPOCHS = 2
@@ -66,7 +66,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentFooter:
-    """What an object says about itself. `end_offset` is exclusive; hashes are 32 bytes.
+    """An object's description of itself. `end_offset` is exclusive; hashes are 32 bytes.
 
     `min_timestamp_ms` and `min_timestamp_is_proven` mean what they mean in `ChunkRow`.
     """

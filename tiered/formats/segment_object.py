@@ -73,7 +73,7 @@ from tiered.formats.segment_footer import (
     section_content,
 )
 
-# Whoever reads or writes objects needs this module alone.
+# Code that reads or writes objects needs this module alone.
 __all__ = [
     "DEFAULT_CHUNK_BYTES",
     "FORMAT_VERSION",

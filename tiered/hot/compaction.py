@@ -1,9 +1,9 @@
-"""One pass over a log that leaves of each key the newest record only.
+"""One pass over a log that leaves only the newest record of each key.
 
-Owns the pass: it finds out where each key of the dirty part was seen last, then writes what stays of each closed
-segment into another file and puts that in the segment's place. What stays is decided by `rules.segments.compaction`,
-how a batch looks without its records by `formats.batch_filter`. Offsets never change, and batches follow each other
-without a gap. Must never hold more keys than it was allowed, nor go on after records were taken back.
+Owns the pass: it finds the last offset of each key in the dirty part, writes the rest of each closed segment to another
+file, and puts that in the segment's place. `rules.segments.compaction` decides what stays, `formats.batch_filter` how a
+batch looks without its records. Offsets never change, and batches follow each other without a gap. Must never hold more
+keys than it was allowed, nor go on after records were taken back.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -38,7 +38,7 @@ _WRITE_BYTES: Final = 1 << 20
 
 @dataclass(slots=True, kw_only=True)
 class PassReport:
-    """What a pass has done so far. `removed_bytes` is by how much the files are smaller."""
+    """The progress of a pass. `removed_bytes` is by how much the files are smaller."""
 
     end_offset: int = 0
     read_bytes: int = 0

@@ -92,7 +92,7 @@ class Recoverer:
             segments = []
         self._check_nothing_is_lost(segments)
         if self._epochs_on_disk is None and self._marks:
-            self._collect_epochs(segments)  # What a recovery point covers was not scanned.
+            self._collect_epochs(segments)  # Records below a recovery point were not scanned.
         if not segments:
             segments = [self._create_first()]
         self._activate(segments[-1])
@@ -215,7 +215,7 @@ class Recoverer:
             return False
         offset_index.truncate(mark.end_offset)
         time_index.truncate(mark.end_offset)
-        # What was appended to the index later may stay behind; what was there at the mark must be there.
+        # Later entries of the index may be missing; those before the mark must be there.
         if OFFSET_ENTRY_BYTES * len(offset_index) != mark.offset_index_bytes:
             return False
         if TIME_ENTRY_BYTES * len(time_index) < mark.time_index_bytes:

@@ -1,4 +1,4 @@
-"""What opening a log found and did.
+"""The report of opening a log.
 
 Owns the values only; `recovery` fills them in and `log` takes them over.
 """

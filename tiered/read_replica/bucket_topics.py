@@ -1,8 +1,8 @@
-"""The topics and partitions of a bucket as its checkpoints tell them, in memory: all that a read replica knows of it.
+"""The topics and partitions of a bucket as its checkpoints tell them, in memory: a read replica knows no more.
 
 Owns the view and the one task that renews it, again and again. What changed in the bucket is taken over partition by
-partition; what cannot be read leaves the last view of it as it was, and is said. Must never write anywhere, and never
-list a topic before it knows its offsets.
+partition; a partition that cannot be read keeps its last view, and is logged. Must never write anywhere, and never list
+a topic before it knows its offsets.
 """
 
 import asyncio
@@ -156,7 +156,7 @@ class BucketTopic:
 
 
 class BucketTopics:
-    """What is in one bucket. Lives on one loop, between `start` and `stop`."""
+    """The contents of one bucket. Lives on one loop, between `start` and `stop`."""
 
     def __init__(self, store: ObjectStore, clock: Clock, *, interval_ms: int) -> None:
         self._store = store
@@ -188,7 +188,7 @@ class BucketTopics:
 
     @property
     def cluster_settings(self) -> Mapping[str, str]:
-        """What was set for all brokers of the writing cluster at run time."""
+        """Settings of all brokers of the writing cluster, altered at run time."""
         return {} if self._cluster is None else self._cluster.checkpoint.settings.get("", {})
 
     @property
@@ -235,7 +235,7 @@ class BucketTopics:
         raise fault or StoreUnavailable(f"{topic.name}-{number} has not been looked at yet; try again")
 
     def partitions(self) -> Iterator[ColdPartition]:
-        """Those that have been seen."""
+        """The partitions that have been seen."""
         return (each.cold for each in list(self._partitions.values()))
 
     # Keeping up
@@ -248,7 +248,7 @@ class BucketTopics:
         self._worker.start(tasks, every(self._interval_ms, self._tick, name="look at the bucket"))
 
     async def stop(self) -> None:
-        """Looks no more. Who waits for a change is woken."""
+        """Looks no more. Wakes all waiting fetches."""
         await self._worker.stop()
         await self._flights.stop()
         self.waiters.wake()

@@ -148,7 +148,7 @@ class ReadReplica:
         return self.topics.cluster_id
 
     def refusal(self) -> ReadOnly:
-        """What everybody hears who wants to change something, or to keep something here."""
+        """The refusal of every request that would change or store something."""
         return ReadOnly(
             f"broker {self.broker_id} is a read replica of {self.store.url} (--read-only): it changes nothing, and "
             "keeps no groups. Ask the brokers that write this bucket; consumers assign partitions themselves here"

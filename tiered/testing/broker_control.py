@@ -1,7 +1,7 @@
 """`c.broker`, `c.brokers`: stop, kill and start a broker of a test cluster, always on the same ports and data.
 
-Owns which life the broker is in. Must never change what is on disk, nor know whether the broker lives in a thread of
-this process or in one of its own.
+Owns the broker's present life. Must never change what is on disk, nor know whether the broker lives in a thread of this
+process or in one of its own.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ class Life(Protocol):
         """Ends it without a goodbye."""
 
     def health(self) -> dict[str, Any]:
-        """What `/readyz` says."""
+        """The answer of `/readyz`."""
 
 
 class BrokerEndedError(RuntimeError):

@@ -1,4 +1,4 @@
-"""What a test cluster is told, as the options of a broker: quick settings, topic defaults, free ports.
+"""The options of a test cluster's brokers: quick settings, topic defaults, free ports.
 
 Owns the settings that differ from a broker's defaults because a test cannot wait. Must never start anything.
 """
@@ -18,7 +18,7 @@ QUICK_SETTINGS: Mapping[str, str] = {
     "group.min.session.timeout.ms": "100",
     # Records in tests are often dated by hand, years ago: they go only where a test asks for it.
     "log.retention.ms": "-1",
-    # What happens every few seconds or minutes elsewhere happens while a test waits.
+    # Work that runs every few seconds or minutes elsewhere runs while a test waits.
     "tiered.upload.interval.ms": "20",
     "tiered.checkpoint.interval.ms": "20",
     "log.retention.check.interval.ms": "100",
@@ -36,7 +36,7 @@ QUICK_SETTINGS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedOptions:
-    """What the test asked for, checked: one broker's part of it."""
+    """The test's options, checked: one broker's part of them."""
 
     broker_id: int
     rack: str

@@ -50,7 +50,7 @@ _ERRORS = {
 
 @dataclass(frozen=True, kw_only=True)
 class SeenRequest:
-    """What a client asked for, in the order of arrival; `fault` is what was done to it."""
+    """A client's requests, in the order of arrival; `fault` is what was done to one."""
 
     method: str
     path: str

@@ -106,7 +106,7 @@ class LocalCluster:
         try:
             return await asyncio.shield(starting)
         except asyncio.CancelledError:
-            # Nobody would end what the thread is about to have started.
+            # No caller would end what the thread is about to have started.
             await asyncio.gather(starting, return_exceptions=True)
             await asyncio.to_thread(self.stop)
             raise
@@ -281,7 +281,7 @@ class LocalCluster:
 
     @property
     def aws_environ(self) -> dict[str, str]:
-        """What the environment of a program (a Spark job) must hold, so that `store_url` opens for it."""
+        """The environment that a program (a Spark job) needs, so that `store_url` opens for it."""
         from tiered.testing.moto_s3 import ENVIRON
 
         return dict(ENVIRON)
@@ -337,7 +337,7 @@ class LocalCluster:
         )
 
     def health(self) -> dict[str, Any]:
-        """What `/readyz` says of the broker, or of the first of several."""
+        """The answer of `/readyz` of the broker, or of the first of several."""
         return self.broker.life.health()
 
 

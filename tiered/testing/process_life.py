@@ -33,7 +33,7 @@ class ProcessLife:
         self.log_path = Path(f"{told.data}.log")
 
     def start(self) -> None:
-        self._told.serve_options()  # What is not allowed is said here, not in the child's log.
+        self._told.serve_options()  # Errors of the options are raised here, not written to the child's log.
         with self.log_path.open("a") as log:
             self._process = subprocess.Popen(
                 self._command(),

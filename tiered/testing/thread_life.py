@@ -159,11 +159,11 @@ class ThreadLife:
             try:
                 server.broker.store.head("tiered-testing-looks-whether-the-store-answers")
             except TieredError:
-                pass  # There is no such object; whatever else is wrong, uploads will say.
+                pass  # There is no such object; uploads will report any other error.
 
 
 def _only_leaf(error: BaseException) -> BaseException:
-    """What went wrong, without the groups around it where it is one thing."""
+    """The error, without the groups around it where it is a single one."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error

@@ -1,4 +1,4 @@
-"""What a test does with topics: make them, and move their records from the disk to the object store now.
+"""Topics for a test: makes them, and moves their records from the disk to the object store now.
 
 Speaks Kafka's protocol alone, so that it does the same to a broker in this process and to one in another.
 Owns no connection for longer than one call. Must never block the caller's event loop with one of its own.
@@ -21,13 +21,13 @@ POLL_S = 0.01
 _TOPIC_SOURCE = 1
 _LATEST, _EARLIEST_LOCAL, _EARLIEST_PENDING_UPLOAD = -1, -4, -6
 
-# What makes a log roll, upload and, perhaps, forget at the next look.
+# Configs that make a log roll, upload and, perhaps, delete at the next look.
 _NOW = {"segment.ms": "1", "remote.copy.lag.ms": "0"}
 _NOT_LOCAL = {"local.retention.bytes": "0", "local.retention.ms": "0"}
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """What `work` gives, on a thread of its own: the caller may be inside an event loop, as in a notebook."""
+    """The result of `work`, on a thread of its own: the caller may be inside an event loop, as in a notebook."""
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="tiered-testing") as thread:
         return thread.submit(asyncio.run, work).result()
 
