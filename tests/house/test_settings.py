@@ -54,4 +54,10 @@ def is_read(kind: str, setting: Setting) -> bool:
 
 @pytest.mark.parametrize(("kind", "setting"), ALL)
 def test_a_setting_has_an_effect_exactly_when_code_reads_it(kind: str, setting: Setting) -> None:
-    assert setting.has_effect == is_read(kind, setting)
+    if setting.has_effect:
+        assert is_read(kind, setting), (
+            f"nothing in tiered/ reads the field {field_name(setting.name)} of {setting.name}: use it, or give it "
+            "has_effect=False if it stands there for Kafka's sake alone"
+        )
+    else:
+        assert not is_read(kind, setting), f"code reads {setting.name}: take has_effect=False from its field"

@@ -10,7 +10,7 @@ from tiered.config.broker import BROKER_SETTINGS, BrokerSettings, broker_setting
 from tiered.config.client_metrics import CLIENT_METRICS_SETTINGS
 from tiered.config.group import GROUP_SETTINGS
 from tiered.config.setting import ConfigSource, ConfigType, ConfigValue, Setting, known
-from tiered.config.topic import KIND, NOT_KAFKAS, TOPIC_SETTINGS, broker_default
+from tiered.config.topic import KIND, TOPIC_SETTINGS, broker_default
 
 NO_EFFECT = "without effect"
 """What the documentation says of a setting that does nothing here."""
@@ -56,7 +56,9 @@ def for_clients(topic_configs: Sequence[ConfigEntry]) -> list[ConfigEntry]:
 
     MirrorMaker copies what is not read-only, and Kafka refuses all that is copied for one name that it does not know.
     """
-    return [replace(entry, read_only=True) if entry.name in NOT_KAFKAS else entry for entry in topic_configs]
+    return [
+        entry if TOPIC_SETTINGS[entry.name].is_kafkas else replace(entry, read_only=True) for entry in topic_configs
+    ]
 
 
 def describe_group(overrides: Mapping[str, str], broker: BrokerSettings) -> list[ConfigEntry]:

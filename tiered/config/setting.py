@@ -80,6 +80,8 @@ class Setting:
     read_only: bool = False
     has_effect: bool = True
     """False for what is accepted, kept and shown, because Kafka has it, and does nothing here."""
+    is_kafkas: bool = True
+    """False for a topic's config that Kafka 4.2 has not: its clients are told that it is read-only."""
     of_one_broker: bool = False
     """It cannot be set for all brokers at run time."""
 
@@ -175,7 +177,10 @@ def setting(
     **others: Any,
 ) -> Any:
     """A dataclass field that is also an entry of the registry; its name is the field's, with dots for underscores.
-    `others` are fields of `Setting`."""
+
+    `synonyms` are the broker settings that give a config of topics or groups its default, the first that is set. One of
+    the config's own name makes a broker setting of that name. `others` are fields of `Setting`.
+    """
     named = tuple(Synonym(name=each) if isinstance(each, str) else each for each in synonyms)
     entry = Setting(name="", type=type_, default=default, documentation=documentation, synonyms=named, **others)
     return dataclasses.field(default=default, metadata={_METADATA_KEY: entry})

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 KIND = "topic config"
 AS_RETENTION = -2  # local.retention.*: the same as the total retention
 UNLIMITED = -1
-NOT_KAFKAS = frozenset({"remote.copy.lag.bytes", "remote.copy.lag.ms", "tiered.chunk.bytes", "tiered.purge.grace.ms"})
-"""Configs that Kafka 4.2 does not know."""
 _HOUR_MS = 3_600_000
 _WEEK_MS = 7 * 24 * _HOUR_MS
 
@@ -137,13 +135,13 @@ class TopicConfig:
         ConfigType.LONG, -1,
         "A closed segment is uploaded when its partition holds this many newer bytes, or its age asks for it: "
         "0 is at once, -1 means local.retention.bytes (KIP-1241).",
-        minimum=-1, synonyms=["log.remote.copy.lag.bytes"],
+        minimum=-1, synonyms=["log.remote.copy.lag.bytes"], is_kafkas=False,
     )
     remote_copy_lag_ms: int = setting(
         ConfigType.LONG, 0,
         "A closed segment is uploaded when its newest record is this old, or its size asks for it: "
         "0 is at once, -1 means local.retention.ms (KIP-1241).",
-        minimum=-1, synonyms=["log.remote.copy.lag.ms"],
+        minimum=-1, synonyms=["log.remote.copy.lag.ms"], is_kafkas=False,
     )
     remote_log_copy_disable: bool = setting(
         ConfigType.BOOLEAN, False,
@@ -200,11 +198,11 @@ class TopicConfig:
     )
     tiered_chunk_bytes: int = setting(
         ConfigType.INT, 1 << 20, "The size of the pieces in which an uploaded segment is read, cut between batches.",
-        minimum=4096, maximum=64 << 20, synonyms=["tiered.chunk.bytes"],
+        minimum=4096, maximum=64 << 20, synonyms=["tiered.chunk.bytes"], is_kafkas=False,
     )
     tiered_purge_grace_ms: int = setting(
         ConfigType.LONG, _HOUR_MS, "How long an object outlives its retention, for readers that planned with it.",
-        minimum=0, synonyms=["tiered.purge.grace.ms"],
+        minimum=0, synonyms=["tiered.purge.grace.ms"], is_kafkas=False,
     )
     unclean_leader_election_enable: bool = setting(
         ConfigType.BOOLEAN, False, "Whether a replica that is not in sync may lead, and lose records, when none is.",
