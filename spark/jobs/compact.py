@@ -3,9 +3,9 @@
     spark-submit spark/jobs/compact.py --store s3://logs/prod --meta postgresql://tiered@db/tiered --topic accounts
 
 Owns the job: what is due is found out of SQL, the newest offset of each key by executors, and then, wave by wave,
-executors write the compacted objects and the driver swaps them into the metadata store (`broker.cold_compaction` has
-the order of it). Must never ask a broker. Whatever stops it, nothing is lost: what was swapped in is done, what was not
-is swept, and the next run goes on.
+executors write the compacted objects and the driver swaps them into the metadata store (in the order of
+`broker.tiering.cold_compaction`). Must never ask a broker. Whatever stops it, nothing is lost: what was swapped in is
+done, what was not is swept, and the next run goes on.
 """
 
 import argparse

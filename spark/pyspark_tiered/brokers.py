@@ -86,7 +86,7 @@ class BrokerThread:
 class Brokers:
     """A cluster behind bootstrap addresses. Every call blocks, except `fetch`, which answers with a future.
 
-    Raises what `tiered.peer.Cluster` raises: retriable errors only after it tried again, for half a minute or
+    Raises what `tiered.peer.cluster.Cluster` raises: retriable errors only after it tried again, for half a minute or
     `kafka.request.timeout.ms`. Questions about topics and offsets are asked `retries` times more.
     """
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.house.commands import ROOT, make_targets, subcommands
+from tiered.config.broker import BROKER_SETTINGS
 from tiered.config.serve import OPTIONS, Option
 
 DOCUMENTS = sorted(
@@ -183,3 +184,29 @@ def test_pages_that_messages_and_docstrings_name_exist() -> None:
     code = [*ROOT.glob("tiered/**/*.py"), *ROOT.glob("spark/**/*.py"), *ROOT.glob("tests/**/*.py")]
     named = {(path, found[0].split("#")[0]) for path in code for found in TEXT_ABOUT_A_PAGE.finditer(path.read_text())}
     assert not [(relative(path), page) for path, page in named if not (ROOT / page).is_file()]
+
+
+ROOMS = {path.stem for path in (ROOT / "tiered").iterdir() if path.suffix in ("", ".py")} - {"__pycache__"}
+DOTTED = re.compile(rf"`(?:tiered\.)?((?:{'|'.join(sorted(ROOMS))})(?:\.\w+)+)(?<!\.py)`")
+
+
+def is_there(dotted: str) -> bool:
+    """Whether it is a module in tiered/, or a name that one has: `meta.segments`, `hot.file_system.FileSystem`."""
+    module, _, name = dotted.rpartition(".")
+    path = ROOT / "tiered" / dotted.replace(".", "/")
+    if path.is_dir() or path.with_suffix(".py").is_file():
+        return True
+    path = ROOT / "tiered" / module.replace(".", "/")
+    source = path.with_suffix(".py") if path.with_suffix(".py").is_file() else path / "__init__.py"
+    return (
+        source.is_file() and re.search(rf"^(?:class |(?:async )?def )?{name}\b", source.read_text(), re.M) is not None
+    )
+
+
+def test_modules_that_docstrings_and_comments_name_exist() -> None:
+    code = [*ROOT.glob("tiered/**/*.py"), *ROOT.glob("spark/**/*.py"), *ROOT.glob("tests/**/*.py")]
+    named = {(name, relative(path)) for path in code for name in DOTTED.findall(path.read_text())}
+    gone = sorted(
+        each for each in named if not is_there(each[0]) and not {each[0], f"tiered.{each[0]}"} & BROKER_SETTINGS.keys()
+    )
+    assert not gone, f"moved or renamed: say where each is now: {gone}"

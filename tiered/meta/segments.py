@@ -2,7 +2,7 @@
 
 Owns the rows of `segment` and `partition.cold_end_offset`. Each transition of `rules.segments.segment_states` is one
 conditional update, and all checks and changes of a call share one transaction behind the feed's lock
-(`meta.cluster`). Must never touch an object: `broker.segment_lifecycle` orders SQL and the store.
+(`meta.cluster`). Must never touch an object: `broker.tiering.segment_lifecycle` orders SQL and the store.
 
 What holds after every call (T3, T5): the committed rows of a partition that end above `log_start_offset`
 tile the log up to `cold_end_offset`, without gap or overlap, and were committed by the leader of their time.

@@ -1,9 +1,9 @@
 """The same offsets are uploaded twice, and everything that can happen in between happens, in every order.
 
 A model check: all states are visited that an old leader and its successor, or a leader that tries again, a sweep,
-retention and a purge can reach together, one step of `broker.segment_lifecycle` at a time, where every step may also
-fail, have its answer lost, or be the last one of its process. The catalogue is the real one: each step in it is a
-transaction of `meta.segments` on SQLite. The store is a set of objects.
+retention and a purge can reach together, one step of `broker.tiering.segment_lifecycle` at a time, where every step
+may also fail, have its answer lost, or be the last one of its process. The catalogue is the real one: each step in it
+is a transaction of `meta.segments` on SQLite. The store is a set of objects.
 
 Some orders leave an object behind whose row is purged already: a sweep may delete before a slow upload stores. Such a
 row is kept for a week, and `broker.reconcile` deletes what it names. So an object without a row is what must not be.

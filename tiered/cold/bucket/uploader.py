@@ -1,6 +1,6 @@
 """The cold tier's part of an upload: describe the local file, and check the stored object afterwards.
 
-Owns no order: `broker.segment_lifecycle` alone decides when SQL and the store are written (T2). Every function
+Owns no order: `broker.tiering.segment_lifecycle` alone decides when SQL and the store are written (T2). Every function
 blocks and runs in a thread. Must never trust a put because it returned.
 """
 

@@ -4,7 +4,7 @@ Owns that order. Topics take turns by bytes: as in start-time fair queueing, the
 topic that waited for nothing gains no claim on the past. Within a topic, and among topics that have had the same, the
 segment that has waited longest begins. So a backlog drains oldest first, and however long one topic's is, another
 topic's next segment waits for one segment of each other topic at the most. Pure: what waits in, one of it out;
-`broker.upload_pipeline` carries it out. Must never choose between two segments of one partition:
+`broker.tiering.upload_pipeline` carries it out. Must never choose between two segments of one partition:
 `rules.segments.tiering` says which one is next there (T3).
 """
 

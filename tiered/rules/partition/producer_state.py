@@ -1,6 +1,6 @@
 """The batches that an idempotent producer may append next, and those it has appended (KIP-98, KIP-360).
 
-Owns the decision and the next state, as values. Pure: `broker.partition` keeps one entry per producer,
+Owns the decision and the next state, as values. Pure: `broker.partitions.partition` keeps one entry per producer,
 the log writes them into snapshots.
 """
 

@@ -1,6 +1,6 @@
 """Which closed segments go to the object store next, and why the others wait (T1).
 
-Owns that decision for one partition. Pure: values and the time in, a plan out; `broker.segment_lifecycle`
+Owns that decision for one partition. Pure: values and the time in, a plan out; `broker.tiering.segment_lifecycle`
 carries it out, one segment after the other, because each commit must begin where the last one ended (T3).
 """
 

@@ -1,8 +1,8 @@
 """Asks whether a request's principal may do what it asks for, and says what is missing.
 
 Owns the words of a refusal: the right, never anything of the resource. Every handler calls it before it looks
-whether the resource is there. Must never decide by itself: `broker.access` does. Which API needs which right stands
-in docs/security-rights.md. `tests/components/security/test_rights_of_every_api.py` holds each of them to it.
+whether the resource is there. Must never decide by itself: `broker.security.access` does. Which API needs which right
+stands in docs/security-rights.md. `tests/components/security/test_rights_of_every_api.py` holds each of them to it.
 """
 
 from uuid import UUID
