@@ -33,7 +33,7 @@ from tiered.broker.partitions.partition import Partition
 from tiered.broker.partitions.topics import OFFSETS_TOPIC, Topic, Topics
 from tiered.broker.people.client_metrics import ClientMetrics
 from tiered.broker.people.lag_history import LagHistory
-from tiered.broker.people.log_bounds import Positions
+from tiered.broker.people.log_bounds import KnownLogBounds
 from tiered.broker.people.record_reader import RecordReader
 from tiered.broker.people.record_writer import RecordWriter
 from tiered.broker.people.sql_reports import SqlReports
@@ -244,8 +244,8 @@ class Broker:
             group_checkpoints=self.group_checkpoints,
             slots=slots,
         )
-        self.positions = Positions(context=context, topics=topics, image=image)
-        self.lag = LagHistory(context=context, topics=topics, image=image, positions=self.positions)
+        self.log_bounds = KnownLogBounds(context=context, topics=topics, image=image)
+        self.lag = LagHistory(context=context, topics=topics, image=image, log_bounds=self.log_bounds)
 
         self.reassignments = Reassignments(context=context, topics=topics, image=image, feed=feed)
         self.controller = Controller(

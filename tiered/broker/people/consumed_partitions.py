@@ -9,8 +9,9 @@ from typing import NamedTuple
 from tiered.broker.groups.committed_offsets import OffsetRow
 from tiered.broker.groups.values import GroupDescription, MemberDescription
 from tiered.broker.partitions.topics import Topics
-from tiered.broker.people.log_bounds import Position, Positions
+from tiered.broker.people.log_bounds import KnownLogBounds
 from tiered.ids import TopicPartition
+from tiered.rules.partition.partition_state import LogBounds
 
 
 class ConsumedPartition(NamedTuple):
@@ -18,7 +19,7 @@ class ConsumedPartition(NamedTuple):
 
     topic: str
     partition: int
-    position: Position
+    bounds: LogBounds
     row: OffsetRow | None
     member: MemberDescription | None
 
@@ -27,11 +28,11 @@ class ConsumedPartition(NamedTuple):
         """None without a committed offset that is a position in the log."""
         if self.row is None or not self.row.is_position:
             return None
-        return max(0, self.position.high_watermark - self.row.committed_offset)
+        return max(0, self.bounds.high_watermark - self.row.committed_offset)
 
 
 async def consumed_partitions(
-    group: GroupDescription, stored: Mapping[TopicPartition, OffsetRow], *, topics: Topics, positions: Positions
+    group: GroupDescription, stored: Mapping[TopicPartition, OffsetRow], *, topics: Topics, log_bounds: KnownLogBounds
 ) -> list[ConsumedPartition]:
     """Each partition once, by topic and number; those of topics that are deleted are left out.
 
@@ -44,8 +45,8 @@ async def consumed_partitions(
             if topic is not None:
                 readers |= {TopicPartition(topic.topic_id, number): member for number in numbers}
     found = []
-    for key, position in (await positions.of({*readers, *stored})).items():
+    for key, bounds in (await log_bounds.of({*readers, *stored})).items():
         topic = topics.find_id(key.topic_id)
         if topic is not None:
-            found.append(ConsumedPartition(topic.name, key.partition, position, stored.get(key), readers.get(key)))
+            found.append(ConsumedPartition(topic.name, key.partition, bounds, stored.get(key), readers.get(key)))
     return sorted(found, key=lambda each: (each.topic, each.partition))

@@ -16,7 +16,7 @@ from types import MappingProxyType
 
 from tiered.broker.context import BrokerContext
 from tiered.broker.partitions.topics import Topics
-from tiered.broker.people.log_bounds import Positions
+from tiered.broker.people.log_bounds import KnownLogBounds
 from tiered.broker.view.image import ClusterImage
 from tiered.errors import TieredError
 from tiered.ids import TopicId, TopicPartition
@@ -119,10 +119,12 @@ class LagRings:
 class LagHistory:
     """`latest` is the newest sample of every group; `group_count` is how many SQL knew then, with offsets or not."""
 
-    def __init__(self, *, context: BrokerContext, image: ClusterImage, positions: Positions, topics: Topics) -> None:
+    def __init__(
+        self, *, context: BrokerContext, image: ClusterImage, log_bounds: KnownLogBounds, topics: Topics
+    ) -> None:
         self._context = context
         self._image = image
-        self._positions = positions
+        self._log_bounds = log_bounds
         self._topics = topics
         self.latest: Mapping[str, GroupLag] = MappingProxyType({})
         self.group_count: int | None = None
@@ -178,11 +180,11 @@ class LagHistory:
             topic, key = self._topics.find_id(row.topic_id), TopicPartition(TopicId(row.topic_id), row.partition)
             if topic is None or self._image.row(key) is None:
                 continue  # Deleted; its offsets go with the next look for expired ones.
-            here = self._positions.known_here(key)
+            here = self._log_bounds.known_here(key)
             if here is not None:
                 high_watermark = here.high_watermark
             else:
-                high_watermark = self._positions.reported(key, row.high_watermark).high_watermark
+                high_watermark = self._log_bounds.reported(key, row.high_watermark).high_watermark
             yield PartitionLag(
                 topic=topic.name,
                 partition=row.partition,

@@ -15,7 +15,8 @@ from tiered.broker.groups.coordinator import GroupCoordinator
 from tiered.broker.partitions.topics import Topic
 from tiered.errors import GroupNotEmpty, InvalidRequest, UnknownTopicOrPartition
 from tiered.ids import TopicPartition
-from tiered.rules.groups.offset_reset import LogBounds, NewOffset, Target, ToTimestamp, new_offset
+from tiered.rules.groups.offset_reset import NewOffset, Target, ToTimestamp, new_offset
+from tiered.rules.partition.partition_state import LogBounds
 
 NO_MEMBER = ""
 NO_GENERATION = -1

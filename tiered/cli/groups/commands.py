@@ -25,7 +25,7 @@ from tiered.peer.group_admin import (
     list_groups,
 )
 from tiered.peer.topology import numbers_by_topic
-from tiered.rules.groups.offset_reset import LogBounds
+from tiered.rules.partition.partition_state import LogBounds
 from tiered.rules.security.acl import Operation, ResourceType
 from tiered.wire.error_codes import GROUP_AUTHORIZATION_FAILED, GROUP_ID_NOT_FOUND, NONE, reason
 
@@ -87,7 +87,7 @@ async def _lags(cluster: Cluster, group_ids: Sequence[str]) -> dict[str, int | N
     except* TieredError:
         pass  # A leader has just gone away.
     return {
-        group_id: sum(max(0, bounds[each].end - at) for each, at in offsets.items() if each in bounds)
+        group_id: sum(max(0, bounds[each].high_watermark - at) for each, at in offsets.items() if each in bounds)
         if any(each in bounds for each in offsets)
         else None
         for group_id, offsets in committed.items()
@@ -135,7 +135,7 @@ async def bounds_of(cluster: Cluster, partitions: Iterable[TopicPartition]) -> d
             starts = await cluster.list_offsets(topic, dict.fromkeys(numbers, EARLIEST))
             ends = await cluster.list_offsets(topic, dict.fromkeys(numbers, LATEST))
         for number in numbers:
-            found[topic, number] = LogBounds(start=starts[number], end=ends[number])
+            found[topic, number] = LogBounds(log_start_offset=starts[number], high_watermark=ends[number])
 
     async with asyncio.TaskGroup() as tasks:
         for topic, numbers in wanted.items():
@@ -166,9 +166,9 @@ async def _description(cluster: Cluster, group_id: str) -> dict[str, Any]:
                 "topic": topic,
                 "partition": partition,
                 "committed_offset": offset.offset if offset else None,
-                "log_start_offset": bound.start if bound else None,
-                "high_watermark": bound.end if bound else None,
-                "lag": max(0, bound.end - offset.offset) if bound and offset else None,
+                "log_start_offset": bound.log_start_offset if bound else None,
+                "high_watermark": bound.high_watermark if bound else None,
+                "lag": max(0, bound.high_watermark - offset.offset) if bound and offset else None,
                 "metadata": offset.metadata if offset else None,
                 "member_id": owner.member_id if owner else None,
                 "client_id": owner.client_id if owner else None,

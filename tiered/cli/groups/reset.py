@@ -18,7 +18,6 @@ from tiered.peer import BrokerError, Cluster, TopicPartition
 from tiered.peer.group_admin import committed_offsets, delete_offsets, describe_group, move_offsets
 from tiered.peer.topology import numbers_by_topic
 from tiered.rules.groups.offset_reset import (
-    LogBounds,
     NewOffset,
     ShiftBy,
     Target,
@@ -28,6 +27,7 @@ from tiered.rules.groups.offset_reset import (
     ToTimestamp,
     new_offset,
 )
+from tiered.rules.partition.partition_state import LogBounds
 from tiered.wire.error_codes import NONE, reason
 
 Wanted = Mapping[str, tuple[int, ...] | None]

@@ -7,6 +7,8 @@ it, and whoever asked is told. Must never ask a log or a group: their answers ar
 from dataclasses import dataclass
 from typing import assert_never
 
+from tiered.rules.partition.partition_state import LogBounds
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToEarliest:
@@ -43,14 +45,6 @@ Target = ToEarliest | ToLatest | ToOffset | ToTimestamp | ShiftBy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogBounds:
-    """The offsets of one partition that readers can read: from `start` up to, not including, `end`."""
-
-    start: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class NewOffset:
     """`asked` is None, or the offset that was meant where the log does not have it."""
 
@@ -67,11 +61,11 @@ def new_offset(
     """
     match target:
         case ToEarliest():
-            wanted = bounds.start
+            wanted = bounds.log_start_offset
         case ToLatest():
-            wanted = bounds.end
+            wanted = bounds.high_watermark
         case ToTimestamp():
-            wanted = bounds.end if found is None else found
+            wanted = bounds.high_watermark if found is None else found
         case ToOffset():
             wanted = target.offset
         case ShiftBy():
@@ -80,5 +74,5 @@ def new_offset(
             wanted = committed + target.records
         case _:
             assert_never(target)
-    offset = min(max(wanted, bounds.start), bounds.end)
+    offset = min(max(wanted, bounds.log_start_offset), bounds.high_watermark)
     return NewOffset(offset=offset, asked=None if offset == wanted else wanted)

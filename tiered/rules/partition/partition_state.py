@@ -27,6 +27,14 @@ class PartitionOffsets:
     log_end_offset: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogBounds:
+    """What consumers may read of a partition: from `log_start_offset` up to `high_watermark`."""
+
+    log_start_offset: int
+    high_watermark: int
+
+
 def durable_end_offset(*, previous: int, flushed_offset: int) -> int:
     """How much of the leader's own log counts towards the high watermark while `flush.messages` or more records wait
     for the disk: what is flushed (or what counted before), so that nobody reads what a power loss would take back.

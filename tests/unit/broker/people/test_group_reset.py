@@ -8,7 +8,8 @@ from tests.unit.broker.groups.coordinators import commit, coordinating, joining
 from tiered.broker.partitions.topics import Topic
 from tiered.broker.people.offset_reset import reset_offsets
 from tiered.errors import GroupNotEmpty, GroupNotFound, UnknownTopicOrPartition
-from tiered.rules.groups.offset_reset import LogBounds, ToEarliest, ToOffset
+from tiered.rules.groups.offset_reset import ToEarliest, ToOffset
+from tiered.rules.partition.partition_state import LogBounds
 
 
 class Logs:
@@ -16,7 +17,7 @@ class Logs:
 
     async def bounds(self, topic: Topic, number: int) -> LogBounds:
         del topic, number
-        return LogBounds(start=2, end=10)
+        return LogBounds(log_start_offset=2, high_watermark=10)
 
     async def offset_for_timestamp(self, topic: Topic, number: int, timestamp_ms: int) -> int | None:
         del topic, number, timestamp_ms

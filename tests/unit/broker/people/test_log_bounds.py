@@ -5,10 +5,11 @@ from uuid import UUID
 
 from tests.unit.broker.context import surroundings
 from tiered.broker.partitions.topics import Topics
-from tiered.broker.people.log_bounds import Position, Positions
+from tiered.broker.people.log_bounds import KnownLogBounds
 from tiered.broker.view.image import ClusterImage
 from tiered.ids import TopicId, TopicPartition
 from tiered.meta.partitions import PartitionRow
+from tiered.rules.partition.partition_state import LogBounds
 
 KEY = TopicPartition(TopicId(UUID(int=1)), 0)
 
@@ -30,8 +31,8 @@ async def test_a_partition_elsewhere_is_no_less_far_than_its_row_says(tmp_path: 
         )
     )
     async with surroundings(tmp_path) as made:
-        positions = Positions(context=made.context, topics=Topics(), image=image)
+        positions = KnownLogBounds(context=made.context, topics=Topics(), image=image)
         assert positions.known_here(KEY) is None
         nobody = TopicPartition(KEY.topic_id, 1)
-        assert await positions.of([KEY, nobody]) == {KEY: Position(log_start_offset=3, high_watermark=20)}
+        assert await positions.of([KEY, nobody]) == {KEY: LogBounds(log_start_offset=3, high_watermark=20)}
         assert positions.reported(KEY, 25).high_watermark == 25

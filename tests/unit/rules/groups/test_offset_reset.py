@@ -3,7 +3,6 @@
 import pytest
 
 from tiered.rules.groups.offset_reset import (
-    LogBounds,
     NewOffset,
     ShiftBy,
     Target,
@@ -13,6 +12,7 @@ from tiered.rules.groups.offset_reset import (
     ToTimestamp,
     new_offset,
 )
+from tiered.rules.partition.partition_state import LogBounds
 
 
 @pytest.mark.parametrize(
@@ -34,9 +34,9 @@ from tiered.rules.groups.offset_reset import (
 def test_a_reset_never_leaves_the_log_and_says_what_was_asked(
     target: Target, found: int | None, expected: int, asked: int | None
 ) -> None:
-    new = new_offset(target, LogBounds(start=10, end=20), committed=12, found=found)
+    new = new_offset(target, LogBounds(log_start_offset=10, high_watermark=20), committed=12, found=found)
     assert new == NewOffset(offset=expected, asked=asked)
 
 
 def test_a_shift_needs_an_offset_to_count_from() -> None:
-    assert new_offset(ShiftBy(records=1), LogBounds(start=0, end=9)) is None
+    assert new_offset(ShiftBy(records=1), LogBounds(log_start_offset=0, high_watermark=9)) is None

@@ -17,7 +17,8 @@ from tiered.broker.people.consumed_partitions import consumed_partitions
 from tiered.broker.people.lag_history import SAMPLES, GroupLag
 from tiered.broker.people.offset_reset import reset_offsets
 from tiered.errors import InvalidRequest
-from tiered.rules.groups.offset_reset import LogBounds, Target, ToEarliest, ToLatest, ToOffset, ToTimestamp
+from tiered.rules.groups.offset_reset import Target, ToEarliest, ToLatest, ToOffset, ToTimestamp
+from tiered.rules.partition.partition_state import LogBounds
 from tiered.rules.security.acl import Operation, ResourceType
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.door.rights import may_see_group, may_see_topic, require
@@ -121,8 +122,8 @@ _OFFSET = schema.Form(
             lambda each: each.row and each.row.committed_offset,
         ),
         "metadata": (schema.nullable(schema.text()), lambda each: each.row and each.row.metadata),
-        "high_watermark": (schema.integer(), "position.high_watermark"),
-        "log_start_offset": (schema.integer(), "position.log_start_offset"),
+        "high_watermark": (schema.integer(), "bounds.high_watermark"),
+        "log_start_offset": (schema.integer(), "bounds.log_start_offset"),
         "lag": schema.nullable(schema.integer()),
         "committed_at_ms": (schema.nullable(schema.integer()), lambda each: each.row and each.row.committed_at_ms),
         "member_id": (
@@ -187,7 +188,7 @@ async def group(request: web.Request) -> web.Response:
     group_id = GROUP.of(request)
     described = await broker.groups.describe(group_id)
     stored = await broker.groups.offsets.fetch(group_id)
-    found = await consumed_partitions(described, stored, topics=broker.topics, positions=broker.positions)
+    found = await consumed_partitions(described, stored, topics=broker.topics, log_bounds=broker.log_bounds)
     offsets = [each for each in found if may_see_topic(request, each.topic)]
     lags = [each.lag for each in offsets if each.lag is not None]
     fields = _GROUP.of(
@@ -282,9 +283,9 @@ class _Logs:
         leader = leader_elsewhere(self._request, topic, number, only_to_ask=True)
         if leader is None:
             partition = topic.partition(number)
-            return LogBounds(start=partition.log_start_offset, end=partition.high_watermark)
+            return LogBounds(log_start_offset=partition.log_start_offset, high_watermark=partition.high_watermark)
         page = await self._page(leader, topic, number, "offset=latest")
-        return LogBounds(start=page["log_start_offset"], end=page["high_watermark"])
+        return LogBounds(log_start_offset=page["log_start_offset"], high_watermark=page["high_watermark"])
 
     async def offset_for_timestamp(self, topic: Topic, number: int, timestamp_ms: int) -> int | None:
         """The first offset whose record is not older; None when all are. Raises as `bounds`, and what a read of the

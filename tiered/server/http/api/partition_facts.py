@@ -87,7 +87,7 @@ def merged(found: list[Facts], told: Mapping[int, Iterable[Facts]]) -> list[Fact
 
 def is_known_here(broker: Broker, topic: Topic, number: int) -> bool:
     """Whether the leader need not be asked for a list: a replica here leads or is in sync."""
-    return broker.positions.known_here(TopicPartition(topic.topic_id, number)) is not None
+    return broker.log_bounds.known_here(TopicPartition(topic.topic_id, number)) is not None
 
 
 def _facts(broker: Broker, topic: Topic, number: int) -> Facts:

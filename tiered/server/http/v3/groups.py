@@ -75,7 +75,7 @@ _LAG = Resource(
         "topic_name": (text(), "topic"),
         "partition_id": (integer(), "partition"),
         "current_offset": (integer("The committed offset."), "row.committed_offset"),
-        "log_end_offset": (integer("The high watermark."), "position.high_watermark"),
+        "log_end_offset": (integer("The high watermark."), "bounds.high_watermark"),
         "lag": integer(),
         "consumer_id": (text("Empty when no member reads the partition."), lambda lag: _reader_of(lag)[0]),
         "instance_id": (nullable(text()), lambda lag: _reader_of(lag)[1]),
@@ -204,7 +204,7 @@ async def _lags_of(request: web.Request, broker: Broker, group: GroupDescription
     """The group's committed offsets by topic and partition; not those of topics that are deleted, or that the client
     may not describe."""
     stored = await broker.groups.offsets.fetch(group.group_id)
-    found = await consumed_partitions(group, stored, topics=broker.topics, positions=broker.positions)
+    found = await consumed_partitions(group, stored, topics=broker.topics, log_bounds=broker.log_bounds)
     return [each for each in found if each.lag is not None and may_see_topic(request, each.topic)]
 
 
