@@ -17,6 +17,7 @@ from tiered.errors import InvalidConfig, TieredError, UnknownTopicOrPartition
 from tiered.formats.object_key import SEGMENTS_PREFIX
 from tiered.meta import pins, segments
 from tiered.meta.segments import SegmentRow
+from tiered.rules.segments.segment_states import SegmentState
 
 A, B = "a" * 500, "b" * 500
 COMPACT = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "delete.retention.ms": "0"}
@@ -76,6 +77,8 @@ async def test_a_pass_swaps_in_smaller_objects_at_the_same_offsets_and_leaves_no
         assert [now != old for now, old in zip(after, before, strict=True)] == [True, True, True, False, False]
         # Until their grace is over, what was replaced is there for readers.
         assert await parts.objects() == {row.object_key for row in (*before, *after)}
+        known = await parts.made.context.database.run(lambda conn: segments.changed_since(conn, 0))
+        assert SegmentState.PLANNED not in {row.state for row in known}
         assert (await parts.compact()).replaced_segments == 0
 
 

@@ -1,0 +1,222 @@
+"""Changes that people ask for, and what this broker makes of those and of others' once they are committed."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.support.partition_appends import append, batch
+from tests.unit.broker.groups.coordinators import Coordinating, coordinating
+from tests.unit.broker.replication.replicas import TOPIC_ID
+from tiered.broker.admin import Admin, NewTopic
+from tiered.broker.applier import ChangeApplier
+from tiered.broker.control.controller import Controller
+from tiered.broker.control.reassignments import Reassignments
+from tiered.broker.host.resource_configs import ResourceConfigs
+from tiered.broker.partitions.failed_replicas import FailedReplicas
+from tiered.broker.replication.answer import FollowerAnswers
+from tiered.broker.replication.fetcher import ReplicaFetcher
+from tiered.broker.replication.isr_changes import IsrChanges
+from tiered.broker.replication.replication import Replication
+from tiered.broker.security.client_quotas import ClientQuotas
+from tiered.broker.security.credentials import Credentials
+from tiered.broker.tiering.checkpoints import CheckpointWriter
+from tiered.broker.tiering.clock_watch import ClockWatch
+from tiered.broker.tiering.partition_loader import PartitionLoader
+from tiered.broker.tiering.segment_lifecycle import SegmentLifecycle
+from tiered.broker.view.changes import Changes
+from tiered.broker.view.feed import ChangeFeed
+from tiered.cold.chunks.cache import ChunkCache
+from tiered.cold.chunks.reader import ColdReader
+from tiered.config import ConfigChange, ConfigOperation
+from tiered.errors import InvalidTopic, OffsetOutOfRange, TieredError
+from tiered.ids import TopicPartition
+from tiered.meta import changes, settings, topics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Administered:
+    broker: Coordinating
+    feed: ChangeFeed
+    applier: ChangeApplier
+    failed_replicas: FailedReplicas
+    admin: Admin
+
+    async def alter(self, name: str, value: str) -> None:
+        step = ConfigChange(name=name, operation=ConfigOperation.SET, value=value)
+        topic = self.broker.topics.by_name("t")
+        await self.admin.alter_topic(topic, [step], keep_others=True, validate_only=False)
+
+    async def stored_topics(self) -> list[str]:
+        return [row.name for row in await self.broker.database.run(topics.load_all) if row.deleted_at_ms is None]
+
+
+@asynccontextmanager
+async def administered(folder: Path) -> AsyncIterator[Administered]:
+    """Broker 1 with the parts that apply changes, in service; nobody follows anybody."""
+    async with coordinating(folder) as broker, asyncio.TaskGroup() as group:
+        context, image, known = broker.context, broker.image, broker.topics
+        feed = ChangeFeed(context=context, image=image)
+        in_turn = Changes(feed=feed)
+        resource_configs = ResourceConfigs(lambda: context.settings)
+        checkpoints = CheckpointWriter(context=context, image=image, resource_configs=resource_configs, topics=known)
+        isr_changes = IsrChanges(context=context, feed=feed, image=image, topics=known)
+        cache = ChunkCache(
+            context.data.cache, max_bytes=1 << 20, pool=context.disk, max_bytes_in_flight=1 << 20, loads_at_once=1
+        )
+        loader = PartitionLoader(
+            context=context,
+            cold_reader=ColdReader(context.store, cache, context.disk),
+            image=image,
+            log_failed=lambda: None,
+            topics=known,
+        )
+        credentials = Credentials(state=context.state, feed=feed, changes=in_turn)
+        failed_replicas = FailedReplicas(context=context, topics=known, image=image, feed=feed)
+        applier = ChangeApplier(
+            context=context,
+            checkpoints=checkpoints,
+            client_quotas=ClientQuotas(context.clock, lambda: context.settings),
+            controller=Controller(
+                context=context,
+                topics=known,
+                image=image,
+                feed=feed,
+                checkpoints=checkpoints,
+                reassignments=Reassignments(context=context, topics=known, image=image, feed=feed),
+                balance_slots=broker.groups.balance_slots,
+            ),
+            credentials=credentials,
+            failed_replicas=failed_replicas,
+            groups=broker.groups,
+            image=image,
+            loader=loader,
+            replication=Replication(
+                context=context,
+                image=image,
+                topics=known,
+                isr_changes=isr_changes,
+                answers=FollowerAnswers(context=context, topics=known, image=image, isr_changes=isr_changes),
+                fetcher=nobody,
+            ),
+            resource_configs=resource_configs,
+            topics=known,
+        )
+        feed.apply = applier.apply
+        lifecycle = SegmentLifecycle(
+            context=context,
+            changes=in_turn,
+            checkpoints=checkpoints,
+            clock_watch=ClockWatch(context=context),
+            feed=feed,
+            first_lost_offset=lambda _: None,
+            image=image,
+        )
+        await applier.begin(await context.database.run(lambda conn: changes.since(conn, 0)))
+        context.state.serving = True
+        feed.start(group)
+        in_turn.start(group)
+        yield Administered(
+            broker=broker,
+            feed=feed,
+            applier=applier,
+            failed_replicas=failed_replicas,
+            admin=Admin(
+                context=context,
+                changes=in_turn,
+                applier=applier,
+                feed=feed,
+                image=image,
+                lifecycle=lifecycle,
+                resource_configs=resource_configs,
+                topics=known,
+            ),
+        )
+        await feed.stop()
+        await loader.close_all()
+        credentials.close()
+
+
+def nobody(leader_id: int, number: int) -> ReplicaFetcher:
+    raise AssertionError((leader_id, number))
+
+
+async def test_who_created_a_topic_finds_it_led_here_and_who_only_asked_changed_nothing(tmp_path: Path) -> None:
+    async with administered(tmp_path) as parts:
+        planned = await parts.admin.create_topic(NewTopic(name="t", partition_count=2), validate_only=True)
+        assert (planned.partition_count, await parts.stored_topics()) == (2, ["orders"])
+        created = await parts.admin.create_topic(NewTopic(name="t", partition_count=2))
+        assert [each.leadership is not None for each in created.partitions] == [True, True]
+        with pytest.raises(InvalidTopic):
+            await parts.admin.create_topic(NewTopic(name="no/name"))
+        assert await parts.stored_topics() == ["orders", "t"]
+
+
+async def test_of_a_topics_configs_only_what_was_asked_for_is_changed(tmp_path: Path) -> None:
+    async with administered(tmp_path) as parts:
+        topic = await parts.admin.create_topic(NewTopic(name="t", configs={"retention.ms": "1000"}))
+        # Another broker's change, of which this one has not heard yet.
+        change = partial(topics.alter_configs, values={"retention.bytes": "7"}, removed=["retention.ms"])
+        await parts.broker.database.run(lambda conn: change(conn, topic.topic_id))
+        await parts.alter("segment.bytes", "600")
+        after = parts.broker.topics.by_name("t")
+        assert after.overrides == {"retention.bytes": "7", "segment.bytes": "600"}
+        assert after.partition(0).config.segment_bytes == 600
+
+
+async def test_records_are_deleted_up_to_the_high_watermark_and_no_further(tmp_path: Path) -> None:
+    async with administered(tmp_path) as parts:
+        created = await parts.admin.create_topic(NewTopic(name="t"))
+        partition = created.partition(0)
+        append(partition, batch("a", "b"), acks=1)
+        with pytest.raises(OffsetOutOfRange):
+            await parts.admin.delete_records(partition, 3)
+        assert await parts.admin.delete_records(partition, 1) == 1
+        assert await parts.admin.delete_records(partition, 0) == 1, "it never goes back"
+        assert partition.log_start_offset == partition.log.log_start_offset == 1
+
+
+async def test_a_deleted_topic_leaves_nothing_on_the_disk(tmp_path: Path) -> None:
+    async with administered(tmp_path) as parts:
+        created = await parts.admin.create_topic(NewTopic(name="t"))
+        folder = parts.broker.context.data.log_of(created.partition(0).topic_partition)
+        assert folder.exists()
+        await parts.admin.delete_topic(created)
+        assert parts.broker.topics.find("t") is None
+        assert not folder.exists()
+
+
+async def test_a_log_that_cannot_be_opened_holds_up_no_other_and_is_tried_again(tmp_path: Path) -> None:
+    async with administered(tmp_path) as parts:
+        broker = parts.broker
+        blocked = TopicPartition(TOPIC_ID, 0)
+        in_the_way = broker.context.data.log_of(blocked)
+        in_the_way.parent.mkdir(parents=True)
+        in_the_way.write_bytes(b"")
+        create = partial(topics.create, name="t", topic_id=TOPIC_ID, assignments=[(1,), (1,)], configs={}, now_ms=0)
+        await broker.database.run(create)
+        await parts.feed.refresh()
+        assert [each.topic_partition.partition for each in broker.topics.by_name("t").partitions] == [1]
+        assert blocked in parts.failed_replicas
+        with pytest.raises((TieredError, OSError)):
+            parts.applier.check_opened(TOPIC_ID)
+        in_the_way.unlink()
+        # A set without news, as the feed brings one now and then.
+        number = broker.image.change_number
+        await parts.applier.apply(await broker.database.run(lambda conn: changes.since(conn, number)))
+        assert [each.topic_partition.partition for each in broker.topics.by_name("t").partitions] == [0, 1]
+        assert blocked not in parts.failed_replicas
+        parts.applier.check_opened(TOPIC_ID)
+
+
+async def test_settings_in_the_catalogue_that_are_not_allowed_leave_the_last_ones(tmp_path: Path) -> None:
+    async with administered(tmp_path) as parts:
+        for value, in_force in (("7", 7), ("many", 7), ("9", 9)):
+            change = partial(settings.alter, broker_id=None, values={"num.replica.fetchers": value})
+            await parts.broker.database.run(change)
+            await parts.feed.refresh()
+            assert parts.broker.settings.cluster.num_replica_fetchers == in_force
