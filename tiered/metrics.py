@@ -69,7 +69,7 @@ class CallTimes:
 
 @dataclass(slots=True)
 class TrafficState:
-    """What went through one partition since it was opened here."""
+    """The traffic of one partition since it was opened here."""
 
     produced_bytes: int = 0
     produced_batches: int = 0

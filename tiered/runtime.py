@@ -197,7 +197,7 @@ class Worker:
 
 
 class QuietFailures:
-    """What fails now, by name. SQL or the store being away is no bug: one line when it begins, one when it ends.
+    """Failing calls, by name. An outage of SQL or the store is no bug: one line when it begins, one when it ends.
 
     Both messages are formats of `logging`: `failed` may have `%(name)s` and `%(error)s`, `works_again` `%(name)s`.
     """

@@ -70,7 +70,7 @@ def read_cold(
 
 @contextmanager
 def naming(place: ExpectedSegment) -> Iterator[None]:
-    """What is wrong with the segment is told with its topic, partition, offsets and key, and what can be done."""
+    """A fault of the segment is reported with topic, partition, offsets, key and advice."""
     try:
         yield
     except Corrupt as error:

@@ -82,8 +82,8 @@ def newest_offsets(spark: SparkSession, store_url: str, scanned: Sequence[Scanne
 def rewritten(
     spark: SparkSession, store_url: str, newest: DataFrame, orders: Mapping[int, RewriteOrder]
 ) -> dict[int, Rewritten | None]:
-    """What became of each order, by its segment's number; None where nothing changed. A task takes one, or several
-    where there are many."""
+    """The results of the orders, by segment number; None where nothing changed. A task takes one, or several where
+    there are many."""
     by_number = dict(orders)
 
     def write(batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":

@@ -71,7 +71,7 @@ def with_snapshot(options: Options) -> Options:
 
 
 class BatchHold:
-    """What one batch query holds: all of its topics while it is planned, then what it reads.
+    """The pins of one batch query: all of its topics while it is planned, then its ranges.
 
     Without a metadata store it holds nothing, and every call does nothing.
     """

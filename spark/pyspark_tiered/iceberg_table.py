@@ -119,7 +119,7 @@ def open_table(catalog: "Catalog", identifier: str, fields: "Sequence[pa.Field]"
 
 
 def exported(table: "Table") -> Exported | None:
-    """What the table holds, by the newest snapshot that says so; None for a table that no export has written to.
+    """The table's records, by the newest snapshot that says so; None for a table that no export has written to.
 
     The table's own property is asked only where the snapshots that said it have expired.
     """

@@ -36,7 +36,7 @@ class Wave:
 
 @contextmanager
 def held_ranges(source: LogSource, options: Options, begun: OffsetVector | None = None) -> Iterator[list[OffsetRange]]:
-    """What there is to do: from the options' start, or from where `begun` has a partition, to the options' end.
+    """The work to do: from the options' start, or from where `begun` has a partition, to the options' end.
 
     Where the options name a metadata store, retention leaves all of it until the block ends. Raises `InvalidConfig`,
     `OffsetOutOfRange` (data loss), store errors, and what `PinDoor` raises.

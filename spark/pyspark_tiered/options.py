@@ -1,8 +1,8 @@
-"""What a user may ask for, as values: every option of `format("tiered")`, checked.
+"""The user's options, as values: every option of `format("tiered")`, checked.
 
-Owns names, defaults and what contradicts what; names and meanings are those of Spark's Kafka source, so that
-a job changes one word. Must never talk to a store or a broker, and never ignore an option: one that is
-unknown, or that cannot be served yet, is an error that says what to do.
+Owns names, defaults and contradictions; names and meanings are those of Spark's Kafka source, so that a job changes one
+word. Must never talk to a store or a broker, and never ignore an option: one that is unknown, or that cannot be served
+yet, is an error that says what to do.
 """
 
 import difflib

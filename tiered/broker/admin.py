@@ -113,8 +113,7 @@ class Admin:
     @_in_turn
     async def create_topic(self, new: NewTopic, *, validate_only: bool = False) -> Topic:
         """The topic as created (or as it would be). Raises TopicExists, InvalidTopic, InvalidPartitions,
-        InvalidReplicationFactor, InvalidReplicaAssignment, InvalidConfig, MetadataUnavailable.
-        """
+        InvalidReplicationFactor, InvalidReplicaAssignment, InvalidConfig, MetadataUnavailable."""
         try:
             assignments = self._assignments(new)
         except (InvalidReplicationFactor, InvalidReplicaAssignment):

@@ -450,8 +450,7 @@ class Broker:
 
     async def abandon(self) -> None:
         """Lets go of everything as a process that dies would: no flush, no mark of a clean end, no last word to a
-        store. A call that a thread is in the middle of is carried out; uploads and downloads are not waited for.
-        """
+        store. A call that a thread is in the middle of is carried out; uploads and downloads are not waited for."""
         self.begin_stop()
         await self._cold_pacing.stop()
         await self.cold_reader.stop()

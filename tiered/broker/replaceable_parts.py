@@ -1,6 +1,6 @@
-"""What a broker is put together from, where it is not the real thing.
+"""Parts of a broker that can be replaced, as tests do.
 
-Owns the list of seams. Must never decide anything: a part that is not given is the one that the options name.
+Owns the list of seams. Must never decide anything: the options name every part that is not given.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The command line: `tiered …`. What people type, and what they read in answer.
+"""The command line: `tiered …`. People's input, and the answers to it.
 
 Owns arguments, output and exit codes: 0 done, 1 failed, 2 usage. Must never touch data itself: every command
 asks a broker over the wire, and `serve` is one. Must import next to nothing before the command is known, for

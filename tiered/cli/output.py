@@ -1,4 +1,4 @@
-"""What commands print: tables for people, JSON for programs, and quantities in words.
+"""The output of commands: tables for people, JSON for programs, and quantities in words.
 
 Owns the look of output. Tables are drawn on a terminal alone (rich is imported only there); into a pipe go plain
 columns, so that `awk` and `diff` see nothing but text. Must never ask a broker or a person for anything, and never let

@@ -1,8 +1,8 @@
-"""What may be under way at once: the bytes that all cold reads together fetch, so that a backfill does not starve the
-tail, and the loads that run beside it.
+"""Bounds what is under way at once: the bytes that all cold reads together fetch, so that a backfill does not starve
+the tail, and the loads that run beside it.
 
-Owns that number and the order of those who wait. Lives on one event loop; must never block it, and never take back
-what was given.
+Owns that number and the order of waiters. Lives on one event loop; must never block it, and never take back what was
+given.
 """
 
 import asyncio

@@ -419,10 +419,10 @@ class Log:
             self._side.keep_log_start(offset)
 
     def delete_local_before(self, offset: int) -> tuple[SegmentInfo, ...]:
-        """Removes the closed segments that lie wholly below `offset`, oldest first; those that went.
+        """Removes the closed segments that lie wholly below `offset`, oldest first, and returns them.
 
-        Who reads one of them now reads on. Raises LogDirFailed when a file cannot be removed: it is out of
-        use, and found again at the next start.
+        Open readers read on. Raises LogDirFailed when a file cannot be removed: it is out of use, and found again at
+        the next start.
         """
         with self._lock:
             count = 0

@@ -45,7 +45,7 @@ class Truncation:
         self._open_segments = open_segments
 
     def cut(self, segments: Segments, offset: int, index_interval_bytes: int) -> Segments:
-        """What is left of the segments when the log ends at `offset`, or at the start of the batch that holds it;
+        """The segments that are left when the log ends at `offset`, or at the start of the batch that holds it;
         `settle` is due next. Raises LogDirFailed when the disk is full: then nothing was changed."""
         index = bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1
         kept, last, dropped = segments[:index], segments[index], segments[index + 1 :]

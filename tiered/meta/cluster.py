@@ -69,8 +69,7 @@ def load(conn: Connection) -> ClusterRow:
 
 def claim_store(conn: Connection, identity: str) -> str:
     """The identity of the cluster's object store: this one from now on, where none is recorded. Two who start at once
-    get the same answer: the second waits for the row.
-    """
+    get the same answer: the second waits for the row."""
     recorded = select(cluster.c.store).where(cluster.c.id == ONLY_ROW)
     found = conn.execute(recorded).scalar_one()
     if found is None:
@@ -110,7 +109,7 @@ def _next_number(dialect: str) -> Any:
 
 
 def end_if_idle(dialect: str) -> tuple[ColumnElement[Any], ...]:
-    """What a statement that locks something all wait for returns besides: then a client that hangs is cut off soon.
+    """A column for a statement that locks a row on which all wait: PostgreSQL then soon cuts off a client that hangs.
 
     Between two statements of such a transaction is only this process's own work. It costs no round trip.
     """

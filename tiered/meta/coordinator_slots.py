@@ -1,9 +1,9 @@
-"""Who coordinates which consumer groups: one row per slot, whose epoch rises each time it gets a holder.
+"""The coordinators of consumer groups: one row per slot, whose epoch rises each time it gets a holder.
 
-Owns `coordinator_slot`. A group belongs to one slot for ever (as long as their number stays). Whoever writes
-for a group first calls `lock` in the same transaction: on PostgreSQL the share lock lasts until its end, so a
-slot cannot be taken from under a write, and whoever takes it waits until every older write has ended one way
-or the other. SQLite's transactions are serial anyway.
+Owns `coordinator_slot`. A group belongs to one slot for ever (as long as their number stays). Every write for a group
+first calls `lock` in its transaction: on PostgreSQL the share lock lasts until its end, so a slot cannot be taken from
+under a write, and whoever takes it waits until every older write has ended one way or the other. SQLite's transactions
+are serial anyway.
 
 A slot changes hands in one transaction that locks it first and takes the change's number afterwards: while it
 waits for a write that hangs, nothing else of the control plane waits for it. For the same reason none of these
@@ -197,7 +197,7 @@ def _resize(conn: Connection, *, broker_id: int, slot_count: int) -> None:
             "brokers the same, or stop them all to change it"
         )
     conn.execute(delete(coordinator_slot).where(coordinator_slot.c.slot >= slot_count))
-    # What is left is nobody's, so that it is taken anew with what is missing.
+    # Slots without a holder are taken anew, with missing ones.
     conn.execute(update(coordinator_slot).values(broker_id=-1, change_number=number))
     groups.reslot(conn, slot_count)
 

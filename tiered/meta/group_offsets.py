@@ -243,7 +243,7 @@ def _outdated(commit: GroupCommit, stored_generation: int) -> TieredError | None
 
 
 def _group_without_members(commit: GroupCommit) -> GroupRow:
-    """What a group's row is when a commit is the first that SQL hears of it."""
+    """The row of a group when a commit is the first that SQL hears of it."""
     return GroupRow(
         group_id=commit.group_id,
         slot=commit.slot,

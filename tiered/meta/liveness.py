@@ -24,7 +24,7 @@ NO_CONTROLLER = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beat:
-    """What a broker last said. It lives if this value changes from look to look; the time in it proves nothing."""
+    """A broker's heartbeat. It lives if this value changes from look to look; the time in it proves nothing."""
 
     broker_id: int
     broker_epoch: int
@@ -34,9 +34,9 @@ class Beat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pulse:
-    """What a broker learns from its beat.
+    """The answer to a broker's heartbeat.
 
-    `was_fenced`: it was out of service, and is not any more. `controller_id` is -1 while nobody holds the lease.
+    `was_fenced`: it was out of service, and is not any more. `controller_id` is -1 while no broker holds the lease.
     `change_number` is the feed's, so that a beat is a poll as well.
     """
 

@@ -124,8 +124,7 @@ def elect_unclean(conn: Connection, only: Collection[TopicPartition], *, may_los
 
 def unregister(conn: Connection, broker_id: int) -> int:
     """Forgets a broker; the change's number. Raises BrokerNotRegistered, and PolicyViolation for a broker that is in
-    service or that partitions name, for nobody would ever move them away.
-    """
+    service or that partitions name, for nobody would ever move them away."""
     change_number = take_number(conn)
     found = next((each for each in brokers.load_all(conn) if each.broker_id == broker_id), None)
     if found is None:

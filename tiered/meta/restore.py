@@ -54,7 +54,7 @@ Report = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetDatabase:
-    """What a database holds. `cluster_id` is None while it describes no cluster; `holds` says in words what keeps it
+    """A database's contents. `cluster_id` is None while it describes no cluster; `holds` says in words what keeps it
     from being empty."""
 
     cluster_id: str | None

@@ -300,7 +300,7 @@ def list_planned(conn: Connection, *, owner: int, planned_before_ms: int, limit:
 def list_overdue_planned(conn: Connection, *, planned_before_ms: int, limit: int = 1_000) -> tuple[SegmentRow, ...]:
     """The planned rows, abandoned ones included, of any broker from before that time: what the controller sweeps.
 
-    Whose broker still uploads is abandoned too: it learns of it when its commit is refused, and plans again.
+    A broker that still uploads one learns of it when its commit is refused, and plans again.
     """
     return _planned(conn, limit, segment.c.planned_at_ms < planned_before_ms)
 

@@ -1,4 +1,4 @@
-"""Who may do what, and how much of it, from outside: access control lists, users (KIP-554) and client quotas.
+"""A client's requests about access control lists, users (KIP-554) and client quotas.
 
 Owns the form of each request. Must never judge a rule or a value: the broker does. A password is salted before it is
 sent, so that no broker sees it.

@@ -1,6 +1,6 @@
 """The topics and partitions of a bucket as its checkpoints tell them, in memory: a read replica knows no more.
 
-Owns the view and the one task that renews it, again and again. What changed in the bucket is taken over partition by
+Owns the view and the one task that renews it, again and again. Changes of the bucket are taken over partition by
 partition; a partition that cannot be read keeps its last view, and is logged. Must never write anywhere, and never list
 a topic before it knows its offsets.
 """

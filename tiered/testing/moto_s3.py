@@ -120,7 +120,7 @@ def _quiet(serving: Any) -> Any:
 
 
 def _empty(client: Any, bucket: str) -> None:
-    """What a cluster leaves in moto's memory would stay there until the process ends.
+    """Objects in moto's memory would stay there until the process ends.
 
     A test that resets moto, or another server of this process with a bucket of the same name, may have been first.
     """

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class _Company:
-    """Who shares a metadata store: their one turn, and whom to tell of changes."""
+    """The sharers of a metadata store: their one turn, and the listeners for changes."""
 
     def __init__(self) -> None:
         self.turn = threading.Lock()

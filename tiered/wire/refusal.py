@@ -53,8 +53,8 @@ def _mirrored(plan: MessagePlan, asked: Any, code: int, words: str, left: Iterat
 
 
 def _parts(field: FieldPlan, asked: Any, *, by_name_alone: bool) -> Iterator[Any]:
-    """What of the request the items of this field answer. An error beside it speaks for them, unless the request has a
-    field of the same name."""
+    """The request's items that this field answers. An error beside it speaks for them, unless the request has a field
+    of the same name."""
     plan = getattr(asked, "plan", None)
     for each in plan.fields if plan is not None else ():
         if each.is_array and (each.name == field.name or not by_name_alone):
@@ -62,8 +62,8 @@ def _parts(field: FieldPlan, asked: Any, *, by_name_alone: bool) -> Iterator[Any
 
 
 def _said(field: FieldPlan, asked: Any) -> Any:
-    """What the request calls this; REQUIRED where it does not say. A name comes first in its structure, whatever the
-    name of its field is, or is all that there is."""
+    """The request's name for this; REQUIRED where it has none. A name comes first in its structure, whatever the name
+    of its field is, or is all that there is."""
     plan = getattr(asked, "plan", None)
     if field.is_array or field.tag is not None:
         return REQUIRED

@@ -318,9 +318,9 @@ class NumberClaim:
         )
 
     async def carry_out(self, register: Callable[[Claim], Awaitable[T]], *, marker_epoch: int | None) -> T:
-        """What `register` returns for a claim that holds.
+        """The result of `register` for a claim that holds.
 
-        Raises InvalidConfig when the number or the data folder is somebody else's, and what `register` raises.
+        Raises InvalidConfig when another process has the number or the data folder, and the errors of `register`.
         """
         known = with_attempt(await self._context.disk.run(self._read), self._incarnation_id)
         own = Claim(incarnations=frozenset(known), marker_epoch=marker_epoch)

@@ -153,8 +153,7 @@ class ClassicGroup:
 
     def join(self, request: JoinRequest) -> "JoinResult | asyncio.Future[JoinResult]":
         """The answer, now or later. Raises GroupFull, InconsistentProtocol, MemberIdRequired, UnknownMember,
-        FencedInstance, CoordinatorNotAvailable. Cancelling the future is how a lost connection is told.
-        """
+        FencedInstance, CoordinatorNotAvailable. Cancelling the future is how a lost connection is told."""
         self._make_room(request)
         roster = self._roster
         if request.member_id and not (request.member_id in roster.pending and request.instance_id is None):
@@ -236,8 +235,7 @@ class ClassicGroup:
 
     def sync(self, request: SyncRequest) -> "SyncResult | asyncio.Future[SyncResult]":
         """The answer, now or later. Raises UnknownMember, FencedInstance, IllegalGeneration, InconsistentProtocol,
-        RebalanceInProgress, CoordinatorNotAvailable.
-        """
+        RebalanceInProgress, CoordinatorNotAvailable."""
         member = self._roster.known(request.member_id, request.instance_id)
         self._check_generation(request.generation)
         if request.protocol_type not in (None, self._roster.protocol_type) or request.protocol_name not in (

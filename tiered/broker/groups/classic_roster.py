@@ -1,7 +1,7 @@
-"""Who is in a classic group: its members, those on their way in, the static ones' names, and its leader.
+"""The members of a classic group: those in it, those that are joining, the static ones' names, and the leader.
 
-Owns these lists and what they take of the groups' memory. Must never know the group's state or begin a
-rebalance: `classic_group` does.
+Owns these lists and their share of the groups' memory. Must never know the group's state or begin a rebalance:
+`classic_group` does.
 """
 
 from collections import Counter

@@ -118,7 +118,7 @@ class OffsetCommits:
         self.slots_lost({waiting.commit.slot for waiting in self._waiting})
 
     def slots_lost(self, slots: Collection[int]) -> None:
-        """Nothing is written for them any more: who waits hears NotCoordinator. What is in SQL's hands it judges."""
+        """Writes nothing more for them: waiting commits get NotCoordinator. SQL decides about a write under way."""
         self._changed = _of_others(self._changed, slots)
         self._being_written = _of_others(self._being_written, slots)
         waiting, self._waiting = self._waiting, deque()

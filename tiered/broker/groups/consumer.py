@@ -68,8 +68,7 @@ class ConsumerGroups:
 
     async def heartbeat(self, heartbeat: Heartbeat) -> HeartbeatAnswer:
         """Raises InvalidRequest, InvalidGroup, UnsupportedAssignor, InvalidRegularExpression, GroupNotFound (a classic
-        group that cannot change), and what `ConsumerGroup.heartbeat` and `GroupCoordinator.load` raise.
-        """
+        group that cannot change), and what `ConsumerGroup.heartbeat` and `GroupCoordinator.load` raise."""
         self._coordinator.check_ours(heartbeat.group_id)
         consumer_heartbeat.check(heartbeat)
         now_ms = self._coordinator.context.clock.monotonic_ms()
@@ -122,7 +121,7 @@ class ConsumerGroups:
         return group
 
     def pattern_of(self, heartbeat: Heartbeat) -> Pattern:
-        """What the member subscribes by from now on; of one that does not say, what it has said before."""
+        """The member's subscription from now on; a member that does not name one keeps its last."""
         if heartbeat.pattern is not None:
             return Pattern(heartbeat.pattern, heartbeat.principal, heartbeat.host)
         group = self._coordinator.find(heartbeat.group_id)

@@ -116,7 +116,7 @@ def leave(group: ConsumerGroup, leaving: LeavingMember) -> None:
 
 
 def _joining(group: ConsumerGroup, request: JoinRequest) -> Member:
-    """Who joins: a known member, a static one that is back, or a new one. Raises as `join` does."""
+    """The joining member: a known one, a static one that is back, or a new one. Raises as `join` does."""
     state, instance_id = group.state, request.instance_id
     known = None if instance_id is None else state.instance(instance_id)
     if known is not None and instance_id is not None:

@@ -206,7 +206,7 @@ class ConsumerGroup:
         )
 
     def _joining(self, heartbeat: Heartbeat) -> Member | None:
-        """Who joins, if the group knows it: the same process again, or the one before with its instance id."""
+        """The joining member, if the group knows it: the same process again, or the former one of its instance id."""
         member_id, instance_id = heartbeat.member_id, heartbeat.instance_id
         before = self.state.find(member_id)
         if before is not None and before.instance_id == instance_id:

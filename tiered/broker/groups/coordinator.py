@@ -346,8 +346,7 @@ class GroupCoordinator:
 
     async def check_commit(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> Fence:
         """Permission to write the group's offsets, for a member of it or (generation -1) for anybody while it is
-        empty. Raises what `Group.check_commit` raises, InvalidGroup, NotCoordinator, CoordinatorNotAvailable.
-        """
+        empty. Raises what `Group.check_commit` raises, InvalidGroup, NotCoordinator, CoordinatorNotAvailable."""
         self.check_ours(group_id)
         group = await self.load(group_id)
         if group is None:

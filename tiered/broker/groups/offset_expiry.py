@@ -1,10 +1,10 @@
 """Expires committed offsets: `offsets.retention.minutes` after the last moment at which a group could need them.
 
-Owns the periodic look and its order. What expires, as in Kafka since KIP-211 and KIP-496: all offsets of a
-group that long after its last member left; those of a group that never had members, and of topics that a
-living group no longer subscribes to, that long after their commit; those of deleted topics at once. A group's
-row goes with its last offset. Must never touch a group with members but for what they do not subscribe to, nor
-one that another broker coordinates: only that one knows its members.
+Owns the periodic look and its order. As in Kafka since KIP-211 and KIP-496, these expire: all offsets of a group that
+long after its last member left; those of a group that never had members, and of topics that a living group no longer
+subscribes to, that long after their commit; those of deleted topics at once. A group's row goes with its last offset.
+Must never touch a group with members but for what they do not subscribe to, nor one that another broker coordinates:
+only that one knows its members.
 """
 
 import asyncio

@@ -50,8 +50,7 @@ class OffsetLog:
         return next((record.offset for record in self._newest.values()), self.end_offset)
 
     def differences(self, state: Mapping[bytes, LoggedValue]) -> list[tuple[bytes, LoggedValue]]:
-        """What is to be appended to tell of this state, oldest first. Changes nothing: any thread may ask, as long as
-        nobody appends."""
+        """The records to append for this state, oldest first. Changes nothing: any thread may ask while none writes."""
         found = []
         for key, written in state.items():
             known = self._newest.get(key)

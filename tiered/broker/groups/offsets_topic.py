@@ -206,7 +206,7 @@ class OffsetsTopic:
 def _differences(
     conn: Connection, *, slot: int, log: OffsetLog, topic_name: Callable[[UUID], str | None]
 ) -> tuple[list[tuple[bytes, LoggedValue]], int]:
-    """What the log lacks, and how many groups are left out. Runs beside the event loop, encoding included."""
+    """The records that the log lacks, and how many groups are left out. Runs beside the event loop."""
     found = slot_offsets.load(conn, slot=slot, limit=MAX_OFFSETS)
     state = {}
     for group in found.groups:

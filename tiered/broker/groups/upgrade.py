@@ -34,7 +34,7 @@ def to_consumer(coordinator: Surroundings, group: ClassicGroup) -> ConsumerGroup
     members = [
         _to_consumer(coordinator, group, member)
         for member in group.members.values()
-        # One that was never answered does not know its id: it joins anew.
+        # A member that was never answered does not know its id: it joins anew.
         if not member.is_new
     ]
     found = ConsumerGroup(coordinator, group.group_id, epoch=group.generation)

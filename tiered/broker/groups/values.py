@@ -1,4 +1,4 @@
-"""What groups are asked, what they answer, and how they are shown: values without behaviour.
+"""Questions to groups, their answers, and their descriptions: values without behaviour.
 
 Owns the shapes that the doors, the two kinds of group and the offsets share. Must never hold state.
 """
@@ -67,8 +67,7 @@ class GroupDescription:
 class Fence:
     """Permission to write offsets: void as soon as the slot has another holder or the group a later generation.
 
-    `tenure` is that of the slot. What this broker knew of the group does not outlive it, not even where the slot
-    comes back.
+    `tenure` is that of the slot. The broker's memory of the group does not outlive it, not even if the slot comes back.
     """
 
     group_id: str
@@ -106,7 +105,7 @@ class JoinRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinedMember:
-    """What the leader learns of a member."""
+    """The member's facts for the leader."""
 
     member_id: str
     instance_id: str | None

@@ -1,1 +1,1 @@
-"""What is of this process and its disk alone."""
+"""Parts that concern this process and its disk alone."""

@@ -78,7 +78,7 @@ class DataFolder:
                 return
             for name in names - {"log", "cache"}:
                 (self.root / name).unlink(missing_ok=True)
-            # What is not empty stays, and so does what it is in.
+            # A folder that is not empty stays, and so does its parent.
             for folder in (*(self.root / name for name in names & {"log", "cache"}), *self._made):
                 folder.rmdir()
 

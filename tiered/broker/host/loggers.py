@@ -1,7 +1,7 @@
 """The loggers of this process under Kafka's names for levels: looked at and changed at run time, and not kept.
 
-Owns which loggers may be touched: our own. Those of libraries would write requests with their credentials, so `root` is
-the one above all of ours.
+Owns which loggers may be touched: our own. Loggers of libraries would write requests with their credentials, so `root`
+is the one above all of ours.
 """
 
 import logging

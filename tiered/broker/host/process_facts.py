@@ -1,6 +1,6 @@
-"""What the operating system says of this process and of the disk that its data is on.
+"""The operating system's facts about this process and its data disk.
 
-Owns nothing. Reads /proc and asks the file system, so it belongs on a thread; what a system does not tell is 0.
+Owns nothing. Reads /proc and asks the file system, so it belongs on a thread; an unknown number is 0.
 """
 
 import os

@@ -35,7 +35,7 @@ class Commit:
 
     def forget(self) -> None:
         """For Acknowledgements to say: nobody is called any more."""
-        # Whoever waits holds its waits: without this cut each would wait for the garbage collector, which stops all.
+        # Requests hold their waits: without this cut each would wait for the garbage collector, which stops all.
         self.is_over, self._wake = True, _nobody
 
 
@@ -54,8 +54,8 @@ class Acknowledgements:
         return len(self._waiting)
 
     def begin(self, end_offset: int, wake: Callable[[], None]) -> Commit:
-        """A wait until everything below `end_offset` is committed. `wake` is called once, when it is over; it must
-        not look at anything itself: a change is under way then. Who gives up says so with `leave`."""
+        """A wait until everything below `end_offset` is committed. `wake` is called once, when it is over; it must not
+        look at anything itself: a change is under way then. To give up, call `leave`."""
         commit = Commit(wake)
         heapq.heappush(self._waiting, (end_offset, next(self._order), commit))
         return commit

@@ -238,8 +238,8 @@ class Partition:
         self._end_leadership(f"{self.name} has moved to other brokers; refresh metadata and retry")
 
     def require_leader(self) -> Leadership:
-        """What the leader knows of its followers. Raises NotLeader unless this broker leads, CorruptMetadata when
-        the partition is halted."""
+        """The leader's view of followers. Raises NotLeader unless this broker leads, CorruptMetadata when the partition
+        is halted."""
         if self.leadership is None:
             self._refuse()
         assert self.leadership is not None
@@ -415,8 +415,7 @@ class Partition:
 
     def append_fetched(self, runs: Sequence[FetchedRun], *, begins_segment: bool, now_ms: int) -> None:
         """Writes what the leader sent, as it is, at the log's end. `begins_segment` when a segment of the leader's
-        begins there: one begins here too. Raises LogDirFailed; runs before the one that failed are in the log.
-        """
+        begins there: one begins here too. Raises LogDirFailed; runs before the one that failed are in the log."""
         assert self.role is Role.FOLLOWER, f"{self.name} is {self.role}"
         assert not self._is_truncating, self.name
         if begins_segment or self.log.log_end_offset == self.cold_end_offset:
@@ -441,8 +440,7 @@ class Partition:
 
     def end_of_leader_epoch(self, leader_epoch: int) -> tuple[int, int]:
         """(leader epoch, its end offset) for the newest epoch not above `leader_epoch`; (-1, -1) if there is none,
-        or for an epoch that has not been yet.
-        """
+        or for an epoch that has not been yet."""
         if leader_epoch > self.leader_epoch:
             return -1, -1
         return self.log.leader_epochs.end_offset_for(leader_epoch, self.log.log_end_offset)
@@ -549,8 +547,8 @@ class Partition:
         return is_changed
 
     def moved_log_start(self, log_start_offset: int) -> None:
-        """SQL has moved `log_start_offset`; whole segments below it are gone from the catalogue. What nobody may read
-        needs no upload, so `cold_end_offset` is never below it (T5)."""
+        """SQL has moved `log_start_offset`; whole segments below it are retired. Records that no client may read need
+        no upload, so `cold_end_offset` is never below it (T5)."""
         self.log_start_offset = max(self.log_start_offset, log_start_offset)
         self.cold_end_offset = max(self.cold_end_offset, self.log_start_offset)
         self._committed = [each for each in self._committed if each.end_offset > self.log_start_offset]

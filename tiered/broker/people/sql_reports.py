@@ -1,7 +1,7 @@
-"""What this broker tells SQL from time to time, so that people can SELECT it: local segments and positions.
+"""This broker's reports to SQL, for people to SELECT: local segments and positions.
 
-Owns the rhythm. Every broker reports the segments on its disk; how far a partition is, its leader alone. Nothing here
-is ever read to decide anything, so a lost report does no harm.
+Owns the rhythm. Every broker reports the segments on its disk; only its leader reports a partition's position. Nothing
+here is ever read to decide anything, so a lost report does no harm.
 """
 
 from uuid import UUID

@@ -1,6 +1,6 @@
-"""What reconciling and scrubbing have found and not seen mended: for the log, /metrics, /readyz and people.
+"""Open findings of reconciling and scrubbing: for the log, /metrics, /readyz and people.
 
-Owns the list, its bound, and what the log is told. Must never forget a finding that was not looked at again, nor fill
+Owns the list, its bound, and its lines in the log. Must never forget a finding that was not looked at again, nor fill
 the log with one that everybody knows.
 """
 

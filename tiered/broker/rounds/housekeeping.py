@@ -1,7 +1,7 @@
-"""The work that never ends, each kind of it at its own interval.
+"""Periodic work, each kind at its own interval.
 
-Owns the tasks, and that one failure is said once. What the work is, and how often, is told by the broker. Must never
-let one tick's failure end another's.
+Owns the tasks, and logs a failure once. The broker gives the work and its intervals. Must never let one tick's failure
+end another's.
 """
 
 import asyncio

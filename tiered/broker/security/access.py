@@ -117,8 +117,8 @@ class Access:
         """Another one when the rules are others, as of the last call of `rights`."""
 
     def rights(self, principal: Principal | None, host: str) -> Rights | None:
-        """What `principal` may do that comes from `host`; None where authorization is off. None as a principal, of a
-        connection that has not authenticated, has no rights at all."""
+        """The rights of `principal` from `host`; None if authorization is off. None as a principal, of a connection
+        that has not authenticated, has no rights at all."""
         if not self.is_on:
             return None
         rules = self._state.security.acls

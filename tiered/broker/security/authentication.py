@@ -1,7 +1,7 @@
-"""Who somebody is that says so: by a name and a password, or by a token.
+"""Authentication of clients: by a name and a password, or by a token.
 
-Owns the conversation of each mechanism as far as it needs users, keys and the time; `rules.security.sasl` decides what
-was proved. Must never speak to a client: the doors do.
+Owns the exchange of each mechanism as far as it needs users, keys and the time; `rules.security.sasl` checks proofs.
+Must never speak to a client: the doors do.
 """
 
 from abc import ABC, abstractmethod
@@ -32,8 +32,8 @@ InTurn = Callable[[Callable[[], token.TokenOwner]], Awaitable[token.TokenOwner]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Login:
-    """Who it is; `ends_at_ms` is when the proof ends, by the wall clock, and None when it does not. `proved_by` is the
-    password's part of it, which ends with a change of the user."""
+    """The principal; `ends_at_ms` is when the proof ends, by the wall clock, and None when it does not. `proved_by` is
+    the password's part of it, which ends with a change of the user."""
 
     principal: Principal
     ends_at_ms: float | None = None

@@ -1,7 +1,7 @@
-"""What each client has used of its quotas on this broker, and how long it must rest.
+"""Each client's use of its quotas on this broker, and how long it must rest.
 
-Owns the buckets, and the quotas as the metadata store has them. A quota is one of each broker, as in Kafka. Must never
-answer or hold up anybody: the door does. While nobody has a quota of some kind, asking costs one look at a flag; else
+Owns the buckets, and the quotas as the metadata store has them. Each broker counts for itself, as in Kafka. Must never
+answer or hold up a client: the door does. While nobody has a quota of some kind, asking costs one look at a flag; else
 one look-up. The memory has a bound: clients that were silent longest are forgotten, with what they owe.
 """
 

@@ -95,7 +95,7 @@ class Credentials:
                 watcher()
 
     async def by_password(self, user_name: str, password: str) -> ProvedPassword | None:
-        """What this is the password to; None when it is not the user's. Raises Throttled when too many are asked for
+        """The credential of this password; None if it is not the user's. Raises Throttled when too many are asked for
         at once."""
         theirs = self.users().get(user_name)
         mechanism = self._usual_strongest if theirs is None else _strongest(theirs)

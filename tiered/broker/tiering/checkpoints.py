@@ -58,8 +58,7 @@ class CheckpointWriter:
         )
 
     def opened(self, partition: Partition) -> None:
-        """Nobody knows whether the bucket was told of the last commit or retirement, here or by another leader: it
-        is told again."""
+        """The bucket may lack the last commit or retirement, by this or another leader: it is written again."""
         if partition.cold_end_offset > 0:
             self.partition_changed(partition)
 

@@ -149,8 +149,8 @@ class ColdCompaction:
     def waves(
         self, chosen: Sequence[DuePartition], *, wave_bytes: int
     ) -> Iterator[list[tuple[DuePartition, SegmentRow]]]:
-        """The segments of the chosen partitions, so many bytes at a time, each partition's in order. What has failed
-        meanwhile is left out."""
+        """The segments of the chosen partitions, so many bytes at a time, each partition's in order. Those that failed
+        are left out."""
         wave: list[tuple[DuePartition, SegmentRow]] = []
         size_bytes = 0
         for partition in chosen:
@@ -378,8 +378,8 @@ def _partition(conn: Connection, where: PartitionRow, wanted: _Wanted) -> DuePar
 def _before_snapshots(
     rows: Sequence[SegmentRow], where: PartitionRow, snapshots: Sequence[PinRow]
 ) -> tuple[list[SegmentRow], str | None]:
-    """The rows below the first that a snapshot holds. Those above it have to wait too: a tombstone among them may not
-    go while what it deletes stays."""
+    """The rows below the first that a snapshot holds. The rows above it have to wait too: a tombstone among them may
+    not go while what it deletes stays."""
     held = [
         (each.start_offset, each.end_offset, snapshot.name)
         for snapshot in snapshots

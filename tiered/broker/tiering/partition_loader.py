@@ -51,8 +51,7 @@ class PartitionLoader:
     async def open(self, topic: Topic, row: PartitionRow, committed: Sequence[CommittedSegment] | None) -> Partition:
         """The partition of `row`, without a role yet. `committed` are its segments in the store; None where they
         have to be asked for. Raises LogDirFailed, MetadataUnavailable, and CorruptFile or CorruptMetadata when data
-        is missing.
-        """
+        is missing."""
         key = row.topic_partition
         if committed is None:
             committed = await self._load_committed(row) if row.cold_end_offset > row.log_start_offset else ()

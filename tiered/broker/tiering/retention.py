@@ -34,8 +34,8 @@ MAX_RETIRED_TOLD = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """What the next round would do to one partition, and why. `local` is about this broker's own copies. `retired` is
-    what retention has given up before and the store still holds, the first to go first and 1,000 at the most."""
+    """What the next round would do to one partition, and why. `local` is about this broker's own copies. `retired` are
+    objects that retention gave up and the store still holds, the next to go first, at most 1,000."""
 
     now_ms: int
     clock: Judgement

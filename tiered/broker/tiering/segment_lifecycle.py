@@ -77,8 +77,7 @@ class SegmentLifecycle:
     async def upload(self, partition: Partition, base_offset: int) -> CommittedSegment:
         """The committed segment. `base_offset` is that of a closed local segment, wholly below the last stable
         offset (T1). Raises StoreUnavailable, MetadataUnavailable, LostRace, FencedLeaderEpoch or LogDirFailed;
-        the partition is then as before, and what was left behind will be swept.
-        """
+        the partition is then as before, and what was left behind will be swept."""
         # Taken now: a broker that is replaced meanwhile learns the next epoch, in which it must commit nothing.
         leader_epoch = partition.leader_epoch
         local = partition.log.segment_for_upload(base_offset)
@@ -282,8 +281,8 @@ class SegmentLifecycle:
         crash_point("retire.committed")
 
     async def delete_local(self, partition: Partition) -> None:
-        """Removes the local segments that local retention gives up; open readers keep their files. What the store is
-        known to have lost stays: consumers are served from here, and it may be the last copy."""
+        """Removes the local segments that local retention gives up; open readers keep their files. A segment that the
+        store has lost stays: consumers read it, and it may be the last copy."""
         before = tier_plan.local_delete_before(partition, self._context.clock.now_ms())
         lost = self._first_lost_offset(partition.topic_partition)
         if lost is not None:

@@ -40,8 +40,7 @@ def overdue_bytes(partition: Partition, now_ms: int) -> int:
 
 def overdue_end_offset(partition: Partition, now_ms: int, grace_ms: int) -> int:
     """Offsets from `cold_end_offset` up to here should be in the object store: they were due `grace_ms` ago already.
-    `cold_end_offset` when none is late.
-    """
+    `cold_end_offset` when none is late."""
     end_offset = partition.cold_end_offset
     if end_offset >= partition.log.active_base_offset:
         return end_offset

@@ -31,8 +31,8 @@ class Changes:
         self._group = group
 
     async def run(self, change: Callable[[], Awaitable[T]]) -> T:
-        """What `change` returns or raises, once all changes before it have ended. Cancelling this wait does not
-        cancel the change. Raises MetadataUnavailable when an unknown outcome cannot be settled first."""
+        """The outcome of `change`, once all changes before it have ended. Cancelling this wait does not cancel the
+        change. Raises MetadataUnavailable when an unknown outcome cannot be settled first."""
         # The future gets no local name: its exception's traceback holds this frame, so the two would hold each other.
         return await asyncio.shield(self._begun(change))
 

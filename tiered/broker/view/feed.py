@@ -1,7 +1,7 @@
-"""How this broker learns of every change of the control plane, its own included: in one order, from SQL.
+"""Tells this broker of every change of the control plane, its own included: in one order, from SQL.
 
-Owns the one task that reads the feed, and who waits for a change. Woken by the database's notifications, by heartbeats
-that saw a higher number, and by whoever made a change; polling is the floor. Must never hand on a change that SQL did
+Owns the one task that reads the feed, and the waits for a change. Woken by the database's notifications, by heartbeats
+that saw a higher number, and by the maker of a change; polling is the floor. Must never hand on a change that SQL did
 not commit, nor two sets at the same time.
 """
 

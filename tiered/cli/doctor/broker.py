@@ -108,7 +108,7 @@ async def _leaders(described: ClusterMetadata) -> list[CheckResult]:
 
 
 async def _advertised(host: str, port: int, security: PeerSecurity) -> CheckResult:
-    """What clients do next: connect to the address that the broker gave them."""
+    """Connects to the address that the broker advertises, as clients do next."""
     where = f"{host}:{port}"
     try:
         (await Peer.connect(host, port, timeout_ms=TIMEOUT_MS, security=security)).close()

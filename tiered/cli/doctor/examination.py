@@ -85,7 +85,7 @@ def _verdict(checks: int, failed: int, warned: int) -> str:
 
 
 def examined(area: Area, situation: Situation, *, timeout_s: float = AREA_TIMEOUT_S) -> list[CheckResult]:
-    """What the area found within `timeout_s`. What it raises for the world is a failure; a bug is raised."""
+    """The area's findings within `timeout_s`. An error from outside is a finding; a bug is raised."""
     found: list[CheckResult] = []
     bugs: list[BaseException] = []
 

@@ -119,7 +119,7 @@ def _revision(database: Database) -> CheckResult:
 
 
 def _settings(conn: Connection) -> list[CheckResult]:
-    """What PostgreSQL was told that changes what a commit means."""
+    """PostgreSQL's settings that change what a commit means."""
     row = conn.execute(
         text(
             "SELECT current_setting('fsync'), current_setting('synchronous_commit'), "

@@ -71,8 +71,8 @@ class StoredPartition:
 
     @property
     def segments(self) -> tuple[CommittedSegment, ...]:
-        """Those above `log_start_offset`, oldest first. Between two of them offsets may be missing (deleted before they
-        were uploaded), never twice."""
+        """Segments above `log_start_offset`, oldest first. Between two of them offsets may be missing (deleted before
+        they were uploaded), never twice."""
         rows = (*(row for page in self.pages.values() for row in page), *self.head.segments)
         return tuple(row for row in rows if row.end_offset > self.head.log_start_offset)
 

@@ -25,8 +25,8 @@ _WRITE_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewriteOrder:
-    """What is to become of one segment. `object_key` is that of the new object; `last_offsets` has where the last batch
-    of each idempotent producer ends."""
+    """The rewrite of one segment. `object_key` is that of the new object; `last_offsets` has where the last batch of
+    each idempotent producer ends."""
 
     cluster_id: str
     place: ExpectedSegment

@@ -33,6 +33,6 @@ def load_run(store: ObjectStore, place: ExpectedSegment, rows: Sequence[ChunkRow
 
 
 def get_run(store: ObjectStore, place: ExpectedSegment, rows: Sequence[ChunkRow]) -> bytes:
-    """What stands where neighbouring chunks should be: nothing is accepted yet."""
+    """The verdict where neighbouring chunks should be: nothing is accepted yet."""
     start = rows[0].position
     return store.get_range(place.segment.object_key, start, rows[-1].position + rows[-1].length - start)

@@ -177,8 +177,8 @@ class ChunkCache:
 
     def read_ahead(self, run: ChunkRun) -> int:
         """Begins to load chunks that will be wanted soon, from the first of `run` to the one before the first that is
-        here or on its way; how many. Those are left out for which reads that somebody waits for could have to wait,
-        and those that would push out of the cache what nobody has read yet."""
+        here or on its way; how many. Leaves out loads that could delay a waiting reader, and chunks that would push
+        unread ones out of the cache."""
         if self.turns.is_held_back and self._loads_under_way >= self.turns.allowed:
             return 0  # It would only stand in the way of those that somebody waits for.
         count = self._room_ahead(run, 0)

@@ -315,7 +315,7 @@ class ConsumerGroupState:
         return topics
 
     def _subscriptions(self) -> set[tuple[frozenset[str], Pattern]]:
-        """What members subscribe to: topics by name, and a pattern. Most members have the same."""
+        """The members' subscriptions: topics by name, and a pattern. Most members have the same."""
         return {(member.topics, member.pattern) for member in self._members.values()}
 
     @staticmethod

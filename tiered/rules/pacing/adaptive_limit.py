@@ -1,8 +1,8 @@
-"""How much may run at once against something that says when it is too much: additive increase, multiplicative decrease.
+"""A limit on requests to a service that says when they are too many: additive increase, multiplicative decrease.
 
-Owns that one number. Pure: the time in, another limit out. What began before the limit was last lowered says nothing
-new when it fails: ten requests that are refused together are one sign, not ten. Must never go below one, or nobody
-would ever find out that it is well again.
+Owns that one number. Pure: the time in, another limit out. A request from before the limit was last lowered says
+nothing new when it fails: ten requests that are refused together are one sign, not ten. Must never go below one, or
+nobody would ever find out that it is well again.
 """
 
 from dataclasses import dataclass, replace

@@ -27,8 +27,8 @@ class DueUpload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UploadTurns:
-    """How far everybody has come, in bytes that count from some moment on. Whoever is not in `ahead_bytes` is at
-    `now_bytes`: a topic is remembered only while it is ahead of the others."""
+    """The progress of topics, in bytes from some moment on. A topic that is not in `ahead_bytes` is at `now_bytes`: a
+    topic is remembered only while it is ahead of the others."""
 
     now_bytes: int = 0
     ahead_bytes: Mapping[TopicId, int] = field(default_factory=lambda: MappingProxyType({}))
@@ -44,7 +44,7 @@ def next_upload(due: Iterable[DueUpload], turns: UploadTurns) -> DueUpload | Non
 
 
 def taken(turns: UploadTurns, chosen: DueUpload) -> UploadTurns:
-    """The turns after the upload of `chosen` has begun. What fails has had its turn too: it used the store."""
+    """The turns after the upload of `chosen` has begun. A failed upload has had its turn too."""
     topic_id = chosen.where.topic_id
     now_bytes = turns.begins_at(topic_id)
     ahead = {each: at for each, at in turns.ahead_bytes.items() if at > now_bytes}

@@ -38,8 +38,7 @@ class LogBounds:
 def durable_end_offset(*, previous: int, flushed_offset: int) -> int:
     """How much of the leader's own log counts towards the high watermark while `flush.messages` or more records wait
     for the disk: what is flushed (or what counted before), so that nobody reads what a power loss would take back.
-    It never goes back (R9). While fewer records wait, all of the log counts.
-    """
+    It never goes back (R9). While fewer records wait, all of the log counts."""
     return max(previous, flushed_offset)
 
 
@@ -93,5 +92,5 @@ def order_of(row: RowVersion, known: RowVersion) -> RowOrder:
 
 
 def follower_high_watermark(*, previous: int, of_leader: int, log_end_offset: int) -> int:
-    """What a follower may give to consumers: what the leader says is committed, as far as it is here (R9)."""
+    """The end of the records that a follower may serve: the leader's high watermark, as far as its log goes (R9)."""
     return max(previous, min(of_leader, log_end_offset))

@@ -83,6 +83,6 @@ class HolderWatchState:
 
 
 def with_attempt(incarnations: Sequence[UUID], incarnation_id: UUID) -> tuple[UUID, ...]:
-    """What a data folder remembers before a process registers from it. The first is the last one that is known to
-    have registered; others may have, and their answers were lost. Those in the middle are forgotten first."""
+    """The data folder's list before a process registers from it. The first is the last one that is known to have
+    registered; others may have, and their answers were lost. The middle ones are forgotten first."""
     return *incarnations[:1], *incarnations[1:][-(MOST_INCARNATIONS - 2) :], incarnation_id

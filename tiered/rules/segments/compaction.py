@@ -23,7 +23,7 @@ NOT_FOUND = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compacted:
-    """What earlier passes over a log have done: everything below `clean_end_offset` has one record of each key, and
+    """The result of earlier passes over a log: everything below `clean_end_offset` has one record of each key, and
     tombstones that may go from `tombstones_due_ms` on; None when there are none."""
 
     clean_end_offset: int = 0

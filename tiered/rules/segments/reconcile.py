@@ -46,7 +46,7 @@ def first_partition(listed: Sequence[Listed]) -> tuple[Listed, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """What one page of rows and one of objects disagree about, each by base offset. `end_offset` is where the next page
+    """Differences between one page of rows and one of objects, by base offset. `end_offset` is where the next page
     begins, None when this was the partition's last."""
 
     end_offset: int | None

@@ -137,8 +137,8 @@ def next_life(number: int, step: int) -> int:
 
 
 def plan_restore(found: FoundBucket, brokers: Sequence[int], left_out: Collection[str] = ()) -> RestorePlan:
-    """What to write for a cluster of these brokers, which all begin with empty disks. Topics that are `left_out` do not
-    come back, and whatever is wrong with them is no problem."""
+    """The rows for a cluster of these brokers, which all begin with empty disks. Topics that are `left_out` do not come
+    back, and whatever is wrong with them is no problem."""
     cluster = found.cluster
     entries = sorted((each for each in cluster.topics if each.name not in left_out), key=lambda each: each.name)
     groups, slot_count = _groups_of(found)
@@ -259,8 +259,8 @@ def _problem(found: FoundPartition, lineage: set[str]) -> str | None:
 
 
 def _groups_of(found: FoundBucket) -> tuple[tuple[GroupEntry, ...], int | None]:
-    """Every group once, by id, and the number of slots. What another number of slots has left behind counts only
-    where the group's present slot was not written yet."""
+    """Every group once, by id, and the number of slots. Checkpoints of another number of slots count only where the
+    group's present slot was not written yet."""
     checkpoints = sorted(
         (each.checkpoint for each in found.groups.values()), key=lambda each: (each.slot_epoch, each.slot)
     )

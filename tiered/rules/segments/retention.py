@@ -68,7 +68,7 @@ DELETING = frozenset({RetentionReason.BELOW_LOG_START, RetentionReason.EXPIRED, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What happens to one segment, and why. `pin` names the pin of a pinned one; its age counts from `newest_ms`."""
+    """One segment's fate, and why. `pin` names the pin of a pinned one; its age counts from `newest_ms`."""
 
     base_offset: int
     end_offset: int

@@ -21,7 +21,7 @@ MAX_ITEMS = 100
 
 
 class AuditEntry(NamedTuple):
-    """What became of one resource of a request. The code is None while there is no answer."""
+    """The outcome for one resource of a request. The code is None while there is no answer."""
 
     resource: str
     code: int | None

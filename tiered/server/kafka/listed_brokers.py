@@ -35,8 +35,7 @@ class ListedBroker(NamedTuple):
 
 def controller_id(context: Context) -> int:
     """The controller for clients: the broker that holds the lease, else this one. Any broker can do what they ask of
-    it.
-    """
+    it."""
     broker = context.broker
     if broker.options.read_only:
         return broker.broker_id

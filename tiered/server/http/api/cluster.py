@@ -1,4 +1,4 @@
-"""The cluster as a whole: who serves and what they hold (`/api/v1/cluster`), where disk, metadata store and bucket
+"""The cluster as a whole: its brokers and what they hold (`/api/v1/cluster`), where disk, metadata store and bucket
 disagree (`/api/v1/reconcile`), and what each topic costs by the prices among the broker's settings (`/api/v1/cost`).
 
 Answers from memory, so it works while SQL and the object store are away; costs alone are asked of SQL, and answered 503

@@ -272,14 +272,13 @@ def _target(to: str | dict[str, int]) -> Target:
 
 class _Logs:
     """The offsets that partitions' logs hold, from their leaders: from memory where this broker leads, else over HTTP.
-    The questions are pages of records with at most one record in them, which every broker serves anyway.
-    """
+    The questions are pages of records with at most one record in them, which every broker serves anyway."""
 
     def __init__(self, request: web.Request) -> None:
         self._request = request
 
     async def bounds(self, topic: Topic, number: int) -> LogBounds:
-        """What the partition's log holds for readers now. Raises NotLeader, Unreachable."""
+        """The offsets that the partition's log holds for readers now. Raises NotLeader, Unreachable."""
         leader = leader_elsewhere(self._request, topic, number, only_to_ask=True)
         if leader is None:
             partition = topic.partition(number)

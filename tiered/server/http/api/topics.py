@@ -109,8 +109,7 @@ async def topics(request: web.Request) -> web.Response:
 
 async def _told_elsewhere(request: web.Request) -> dict[str, dict[int, list[Facts]]]:
     """The facts that other brokers give of their partitions, by topic and broker. Asks only if there is no replica
-    here.
-    """
+    here."""
     broker = request.app[BROKER]
     wanted = set()
     if not is_forwarded(request):

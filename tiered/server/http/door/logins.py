@@ -1,4 +1,4 @@
-"""Who a client of the HTTP door is: by its certificate, else by a name and a password (basic), or a token (bearer).
+"""The principal of an HTTP client: by its certificate, else by a name and a password (basic), or a token (bearer).
 
 Owns the principal that `http.ssl.principal.mapping.rules` gives to a certificate, which TLS has checked by then; the
 two forms of the header, checked as SASL's are; and what is open to whoever asks: whether the broker lives. Whoever has

@@ -162,8 +162,7 @@ async def authorized(request: web.Request, handler: Handler) -> web.StreamRespon
 
 def rights_of(request: web.Request) -> Rights | None:
     """The principal's rights; None where authorization is off. Raises ClusterNotAuthorized when it may not speak for
-    another.
-    """
+    another."""
     if _RIGHTS in request:
         return request[_RIGHTS][0]
     access = request.app[BROKER].access

@@ -169,8 +169,7 @@ async def json_of(request: web.Request, schema: Schema, *, max_bytes: int = MAX_
 
 def parsed(body: bytes) -> Any:
     """The JSON value; InvalidRequest where it is none, holds what JSON cannot (NaN, names that stand twice), or what
-    could not be written as it was read: a number beyond the largest one.
-    """
+    could not be written as it was read: a number beyond the largest one."""
     if not body.strip():
         raise InvalidRequest("the request has no body: send a JSON value")
     _check_pieces(body)

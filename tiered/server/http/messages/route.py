@@ -32,8 +32,7 @@ class Answer:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
     """A method and a path with their handler. Without `has_deadline` an answer may take as long as its client listens,
-    for streams alone; one that `takes_stream` has none while the body goes on without an announced end.
-    """
+    for streams alone; one that `takes_stream` has none while the body goes on without an announced end."""
 
     method: str
     path: str

@@ -103,7 +103,7 @@ def _count(asked: FetchRequest) -> int:
 
 
 def _look(request: RawRequest, asked: FetchRequest, *, is_confirmed: bool = False) -> FetchLook:
-    """What is there now, within the request's limits. Reads nothing yet: hot ranges are slices, cold ones a plan."""
+    """The data that is there now, within the request's limits. Only plans: hot ranges are slices, cold ones unread."""
     found = FetchLook(is_confirmed=is_confirmed)
     for _ in _looking(request, asked, found):
         pass
@@ -113,7 +113,7 @@ def _look(request: RawRequest, asked: FetchRequest, *, is_confirmed: bool = Fals
 async def _look_again(
     request: RawRequest, asked: FetchRequest, *, is_confirmed: bool = False
 ) -> tuple[FetchLook, Watch]:
-    """What is there, and a watch for what changes after that; of many partitions in turns."""
+    """The data that is there, and a watch for later changes. Many partitions are looked at in turns."""
     if _count(asked) <= LONG_FETCH_PARTITIONS:
         found = _look(request, asked, is_confirmed=is_confirmed)
         return found, _watch(found)
@@ -262,7 +262,7 @@ async def _answer_later(request: RawRequest, asked: FetchRequest, found: FetchLo
 
 
 async def _look_once_sure(request: RawRequest, asked: FetchRequest, found: FetchLook) -> FetchLook:
-    """What is there once this broker knows what it leads. Where it cannot find out, somebody else may lead."""
+    """The data that is there once this broker knows what it leads. If it cannot find out, another may lead."""
     try:
         await request.context.broker.leadership_check.confirm()
     except NotLeader as error:
@@ -279,7 +279,7 @@ def _watch(found: FetchLook) -> Watch:
 
 
 async def _wait(request: RawRequest, asked: FetchRequest, found: FetchLook, watch: Watch) -> FetchLook:
-    """What is there when it is enough, or when the client's patience, or its session, is over."""
+    """The data that is there when it is enough, or when the client's wait, or its session, is over."""
     clock, session = request.context.broker.clock, request.context.connection.sasl
     patience_ms = min(asked.max_wait_ms, MAX_WAIT_MS, math.inf if session is None else session.left_ms)
     deadline_ms = clock.monotonic_ms() + patience_ms

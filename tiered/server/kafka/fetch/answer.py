@@ -142,7 +142,7 @@ def telling(request: RawRequest, asked: FetchRequest, found: FetchLook, told: Fe
 
 
 def _finish(request: RawRequest, found: FetchLook, told: FetchAnswer) -> Callable[[], Parts]:
-    """What encodes the answer, which names where the leaders of refused partitions listen."""
+    """The function that encodes the answer, with the addresses of the leaders of refused partitions."""
     version, results = request.context.api_version, told.results
     endpoints: tuple[NodeEndpoint, ...] = ()
     if found.has_error and version >= fetch.FIRST_FLEXIBLE:

@@ -1,4 +1,4 @@
-"""What somebody speaks who does not speak Kafka, by the first bytes: the usual mistakes, told apart for the log.
+"""The protocol of a client that does not speak Kafka, by the first bytes: the usual mistakes, told apart for the log.
 
 Owns nothing but the words.
 """

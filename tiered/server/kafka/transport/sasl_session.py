@@ -150,8 +150,7 @@ class SaslSession:
 
     def revoke(self) -> None:
         """The credentials of the login are gone. The connection ends now; a request under way has a moment to be
-        answered, for it may be the one that changed the user.
-        """
+        answered, for it may be the one that changed the user."""
         connection = self._connection
         connection.complain("connection of %s from %s closed: the user was changed", self.principal, connection.host)
         if not connection.busy:

@@ -1,4 +1,4 @@
-"""The bytes of one TLS connection: what a socket is to a plaintext one, with the calls that a connection makes.
+"""The bytes of one TLS connection, in place of a socket, with the calls that a connection makes.
 
 Owns the TLS state, the bytes not decrypted yet, and the encrypted bytes not sent yet; both are bounded. A call that
 cannot go on raises BlockingIOError, as a socket does. What was encrypted counts as sent only when the socket has taken
@@ -106,8 +106,7 @@ class TlsStream:
 
     def recv_into(self, view: memoryview) -> int:
         """As a socket's; 0 also after the other side's goodbye. Raises ssl.SSLError, an OSError, for bytes that are no
-        TLS.
-        """
+        TLS."""
         found = self._decrypted(view, memoryview(self._rest))
         if found is None:
             received = self._socket.recv_into(self._scratch)

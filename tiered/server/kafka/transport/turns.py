@@ -20,8 +20,7 @@ STEP_MS = 2.0
 
 class _Asker:
     """The waiting requests of one asker. New ones and begun ones alternate: a small question does not wait for large
-    answers, which are made one after the other, so that few are in memory half made.
-    """
+    answers, which are made one after the other, so that few are in memory half made."""
 
     __slots__ = ("begun", "is_next_new", "new")
 
