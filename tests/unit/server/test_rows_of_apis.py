@@ -8,7 +8,7 @@ from tests.components.rights_table import ROWS
 from tiered.server.kafka.apis import replica_apis, served_apis
 from tiered.server.kafka.dispatch import Api, Refused
 
-NEEDED = {key: {right for row in ROWS if row.key == key for right in row.rights} for key in {row.key for row in ROWS}}
+NEEDED = {api.key: {right for row in ROWS if row.key == api.key for right in row.rights} for api in served_apis()}
 """By the key of the API. `test_rights_of_every_api` asks a broker for each, with the right and without it."""
 ADMINISTRATION = {"CREATE", "DELETE", "ALTER", "ALTER_CONFIGS"}
 CHANGES = ADMINISTRATION | {"WRITE", "IDEMPOTENT_WRITE"}
@@ -23,7 +23,7 @@ def operations(api: Api) -> set[str]:
 
 @SERVED
 def test_every_served_api_has_a_row_in_the_table_of_rights(api: Api) -> None:
-    assert api.key in NEEDED, (
+    assert any(row.key == api.key for row in ROWS), (
         f"add a row for {api.name} (key {api.key}) to tests/components/rights_table.py: a request about a name, the "
         "rights that it needs, and the error code without them"
     )
