@@ -138,7 +138,7 @@ class Admin:
                 )
             )
         except TopicExists:
-            # Another broker was faster: whoever asks next must find its topic here.
+            # Another broker was faster: the client's next request must find its topic here.
             await self._feed.refresh()
             raise
         self._applier.check_opened(topic.topic_id)

@@ -45,7 +45,7 @@ class Budget:
         return self.allowed < self._most
 
     def allow(self, count: int) -> None:
-        """So much may be taken from now on; who has some keeps it."""
+        """So much may be taken from now on; holders keep what they have."""
         assert 1 <= count <= self._most
         self._free += count - self.allowed
         self.allowed = count

@@ -321,7 +321,7 @@ def _make_directory(path: Path) -> None:
     except FileExistsError:
         return
     except FileNotFoundError:
-        return  # A delete pruned the parent just now; whoever needs the folder tries again.
+        return  # A delete pruned the parent just now; a writer that needs the folder tries again.
     _sync_directory(path.parent)
 
 

@@ -1,5 +1,5 @@
-"""An object store of which this process may only read: whoever tries to write meets a bug of ours. A patient one is for
-long work that should outlive a short outage.
+"""An object store of which this process may only read: a write is a bug of ours. A patient one is for long work that
+should outlive a short outage.
 
 Owns the refusal, and the waits between asking again, with their bound. Until the store has answered once, the patient
 one asks no second time: a wrong address or credential is told at once. Must never pass on a call that changes the

@@ -1,4 +1,4 @@
-"""Work that many ask for and that is done once: whoever goes away, it goes on to its end (T7).
+"""Work that many ask for and that is done once: it goes on to its end even if all go away (T7).
 
 Owns the tasks. Must never cancel work because a waiter gave up, and never remember a failure: who asks after
 it begins anew.
@@ -27,7 +27,7 @@ class SingleFlight(Generic[K, V]):
         self._group = group
 
     async def stop(self) -> None:
-        """Begins nothing more; who still waits gets `ShuttingDown`."""
+        """Begins nothing more; waiters get `ShuttingDown`."""
         self._group = None
         for task in self._tasks:
             task.cancel()

@@ -1,7 +1,7 @@
 """Until when one upload may go on.
 
-Owns that moment and the error that tells of it. Must never end anything itself: whoever uploads asks before each step,
-so that no file is closed under a thread that reads it, and no request is left behind that nobody waits for.
+Owns that moment and the error that tells of it. Must never end anything itself: the uploader asks before each step, so
+that no file is closed under a thread that reads it, and no request is left behind without a waiter.
 """
 
 from tiered.errors import UploadOverdue

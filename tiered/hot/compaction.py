@@ -50,7 +50,7 @@ class PassReport:
 
 
 class CompactionPass:
-    """One pass over one log. `steps` does the work, in a thread; nobody else may compact the log meanwhile."""
+    """One pass over one log. `steps` does the work, in a thread; no other pass may run meanwhile."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class CompactionPass:
         self.report = PassReport(end_offset=due.first_dirty_offset)
 
     def steps(self) -> Iterator[int]:
-        """Bytes read since the step before, again and again: whoever drives the pass rests in between as it likes.
+        """Bytes read since the step before, again and again: the pass's driver may rest in between.
 
         Raises CorruptBatch for a batch that is damaged, LogDirFailed and OSError; the log goes on as it is then. Ends
         early when records were taken back, or segments removed, under the pass.

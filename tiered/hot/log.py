@@ -333,7 +333,7 @@ class Log:
         self._side.change_leader_epochs(lambda epochs: epochs.assign(epoch, self.log_end_offset))
 
     def forget_empty_leader_epochs(self) -> None:
-        """Drops epochs that began at the log's end and wrote nothing: whoever leads now knows what follows there."""
+        """Drops epochs that began at the log's end and wrote nothing: the present leader knows what follows there."""
         self._side.change_leader_epochs(lambda epochs: epochs.truncate_to_end(self.log_end_offset))
 
     def restore_leader_epochs(self, entries: Iterable[tuple[int, int]]) -> None:

@@ -84,8 +84,8 @@ class SideFiles:
         """Returns when the epochs that began below `end_offset` (all without it) survive a power loss. Blocking;
         raises OSError.
 
-        Due before a recovery point covers their batches and before those are removed: nobody reads them at the next
-        start. Never due for an append, which must not wait for a disk.
+        Due before a recovery point covers their batches and before those are removed: the next start does not read
+        them. Never due for an append, which must not wait for a disk.
         """
         with self._keeping_epochs:
             epochs, kept = self.leader_epochs, self._epochs_kept

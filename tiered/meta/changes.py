@@ -25,7 +25,7 @@ class ChangeSet:
 
     Deleted topics come with `deleted_at_ms`; their partitions come too. `broker_configs` is all of them when any has
     changed, else None; `resource_configs` and `security` likewise. `broker_ids` is everyone registered, None where
-    nothing changed: who is missing was unregistered. Rows that were deleted for good had changed before: topics were
+    nothing changed: a missing broker was unregistered. Rows that were deleted for good had changed before: topics were
     deleted, segments purged.
     """
 

@@ -2,7 +2,7 @@
 
 Owns `coordinator_slot`. A group belongs to one slot for ever (as long as their number stays). Every write for a group
 first calls `lock` in its transaction: on PostgreSQL the share lock lasts until its end, so a slot cannot be taken from
-under a write, and whoever takes it waits until every older write has ended one way or the other. SQLite's transactions
+under a write, and its next holder waits until every older write has ended one way or the other. SQLite's transactions
 are serial anyway.
 
 A slot changes hands in one transaction that locks it first and takes the change's number afterwards: while it

@@ -1,6 +1,6 @@
 """Every group's committed offsets at one moment, and how far partitions are: what lag is computed from, for people.
 
-Owns two bounded questions. Nothing here decides anything; who needs a group's offsets to act asks `group_offsets`.
+Owns two bounded questions. Nothing here decides anything; decisions read offsets from `group_offsets`.
 """
 
 from collections.abc import Collection, Mapping

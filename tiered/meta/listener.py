@@ -36,7 +36,7 @@ class Listener(Protocol):
 
 
 class SilentListener:
-    """For a database that does not tell of changes: whoever has it polls."""
+    """For a database that does not tell of changes: its users poll."""
 
     def close(self) -> None:
         pass

@@ -2,7 +2,7 @@
 
 Owns the rhythm, the watch over all others, and the end of a process that was replaced. Every broker watches, so that
 whoever takes the controller's lease knows already who has fallen silent. Must never fence or elect: the controller
-does. While SQL is away nobody's silence counts, and nobody is fenced for it afterwards.
+does. While SQL is away no broker's silence counts, and none is fenced for it afterwards.
 """
 
 import asyncio

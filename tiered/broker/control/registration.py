@@ -325,7 +325,7 @@ class NumberClaim:
         known = with_attempt(await self._context.disk.run(self._read), self._incarnation_id)
         own = Claim(incarnations=frozenset(known), marker_epoch=marker_epoch)
         is_waiting = False
-        # Three sessions of looks at the most: whoever is not silent then stays.
+        # Three sessions of looks at the most: a holder that is not silent then stays.
         while True:
             row = await self._context.database.read(self._look)
             claim = own if row is None or own.may_replace(row.holder) else self._watched(own, row)
@@ -373,7 +373,7 @@ class NumberClaim:
         try:
             return [UUID(each) for each in json.loads(data or b"{}")["incarnations"]]
         except (ValueError, KeyError, TypeError, AttributeError):
-            return ()  # None yet, or damaged: whoever has the number is waited for.
+            return ()  # None yet, or damaged: the number's holder is waited for.
 
     def _write(self, incarnations: Sequence[UUID]) -> None:
         data = json.dumps({"version": 1, "incarnations": [str(each) for each in incarnations]}).encode()

@@ -205,7 +205,7 @@ class ClassicRebalance:
         self._complete_join()
 
     def _complete_join(self) -> None:
-        """Everybody who is here gets the next generation; who is not, has left, unless it is static."""
+        """Every member that is here gets the next generation; others have left, unless they are static."""
         self._join_wait.clear()
         self._is_first_wait = False
         for member_id in list(self._not_joined):

@@ -26,7 +26,7 @@ from tiered.wire.consumer_protocol import Assignment, Subscription
 
 
 def join(coordinator: Surroundings, group: ConsumerGroup, request: JoinRequest) -> JoinResult | None:
-    """The answer, at once: nobody waits for others here. None when the group has turned classic on the way.
+    """The answer, at once: no member waits for others here. None when the group has turned classic on the way.
 
     Raises InconsistentProtocol, MemberIdRequired, FencedInstance, GroupFull, CoordinatorNotAvailable.
     """

@@ -40,4 +40,4 @@ class Group(Protocol):
         """Whether a member may be reading `topic`; None where that cannot be told."""
 
     def close(self) -> None:
-        """Ends its timers; whoever waits for an answer gets NotCoordinator and looks for the coordinator again."""
+        """Ends its timers; waiting members get NotCoordinator and look for the coordinator again."""

@@ -4,8 +4,8 @@ Owns a log in memory for each partition that somebody reads, which its coordinat
 the way of a commit: it is told which slots changed, and reads them on a tick of its own. Of several commits between two
 ticks the log has the last, as a compacted log would.
 
-Offsets never go back: a log begins at 2**32 times its slot's tenure, which grows whenever the slot gets a holder.
-Whoever comes with an offset of an earlier tenure goes on with the first record of this one, which tells all anew.
+Offsets never go back: a log begins at 2**32 times its slot's tenure, which grows whenever the slot gets a holder. A
+reader with an offset of an earlier tenure goes on with the first record of this one, which tells all anew.
 """
 
 import asyncio

@@ -17,8 +17,8 @@ class Deadline:
     __slots__ = ("_at_s", "_entry", "_loop", "_passed", "_patient")
 
     def __init__(self, passed: Callable[[], None], *, patient: bool = False) -> None:
-        """With `patient`, a time-out that is noticed late (the process had been stopped, or was very busy) is
-        prolonged by as much, once: whoever should have been heard of in time gets a chance to be heard."""
+        """With `patient`, a time-out that is noticed late (the process had been stopped, or was very busy) is prolonged
+        by as much, once: a member whose request is waiting gets a chance to be heard."""
         self._loop = asyncio.get_running_loop()
         self._passed = passed
         self._patient = patient

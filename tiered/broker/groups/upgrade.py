@@ -21,7 +21,7 @@ others (Kafka Streams, above all) an assignment without its user data means noth
 
 
 def to_consumer(coordinator: Surroundings, group: ClassicGroup) -> ConsumerGroup:
-    """The same members with the same partitions in the same epoch. `group` is closed: whoever waits, joins again.
+    """The same members with the same partitions in the same epoch. `group` is closed: waiting members join again.
 
     Raises GroupNotFound when the group is none of consumers, or one of its members cannot be understood;
     CoordinatorNotAvailable. `group` then stays as it is.

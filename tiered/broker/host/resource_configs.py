@@ -51,7 +51,7 @@ class ResourceConfigs:
         if found is None:
             try:
                 found = GroupConfig.of(overrides, settings)
-            except InvalidConfig:  # Of another version, say; who describes the group is told.
+            except InvalidConfig:  # Of another version, say; DescribeConfigs shows it.
                 found = self._default
             self._groups[group_id] = found
         return found

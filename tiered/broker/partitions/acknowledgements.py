@@ -34,7 +34,7 @@ class Commit:
             wake()
 
     def forget(self) -> None:
-        """For Acknowledgements to say: nobody is called any more."""
+        """For Acknowledgements to say: no waiter is called any more."""
         # Requests hold their waits: without this cut each would wait for the garbage collector, which stops all.
         self.is_over, self._wake = True, _nobody
 
@@ -94,7 +94,7 @@ class Acknowledgements:
             heapq.heappop(waiting)[2].end(None)
 
     def fail(self, error: TieredError) -> None:
-        """Ends all waits with `error`: leadership went, and nobody here will ever know."""
+        """Ends all waits with `error`: leadership went, so the outcome stays unknown here."""
         waiting, self._waiting, self._gone = self._waiting, [], 0
         for _, _, commit in waiting:
             commit.end(type(error)(*error.args))  # One for each: a traceback grows with every raise.

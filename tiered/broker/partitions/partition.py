@@ -186,8 +186,8 @@ class Partition:
 
     def _role_in(self, row: PartitionRow, broker_epoch: int) -> Role:
         if row.leader == self.broker_id:
-            # A row from before this process registered makes nobody a leader, and nobody begins to lead with a log
-            # that has failed: where it ends is not known any more.
+            # A row from before this process registered makes no leader, and no broker begins to lead with a log that
+            # has failed: where it ends is not known any more.
             goes_on = self.leadership is not None and self.leadership.leader_epoch == row.leader_epoch
             is_fit = InSyncReplica(self.broker_id, broker_epoch) in row.isr and (goes_on or self.log.failed is None)
             return Role.LEADER if is_fit else Role.NONE
@@ -232,7 +232,7 @@ class Partition:
         self._end_leadership(self.halted)
 
     def leave(self) -> None:
-        """This broker holds no replica any more: whoever waits here has to look elsewhere."""
+        """This broker holds no replica any more: waiting clients have to look elsewhere."""
         self._deferred.clear()  # Or the end of a truncation would give it a role again.
         self.role = Role.NONE
         self._end_leadership(f"{self.name} has moved to other brokers; refresh metadata and retry")

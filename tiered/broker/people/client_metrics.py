@@ -1,4 +1,4 @@
-"""Metrics that clients push to this broker (KIP-714): who is asked for which, and the last numbers of each.
+"""Metrics that clients push to this broker (KIP-714): the subscriptions, and the last numbers of each client.
 
 Owns the clients that were heard of and their numbers, in memory alone and bounded: clients by `MAX_CLIENTS`, the
 numbers of all together by `tiered.metrics.max.series`, bytes by `MAX_BYTES` a push, age by three times the interval.

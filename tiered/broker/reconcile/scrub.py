@@ -91,7 +91,7 @@ class Scrub:
             await self._keep_place()
 
     def _is_slowed_down(self) -> bool:
-        """Whether the store has asked everybody to slow down since the last look: who can wait, does."""
+        """Whether the store has asked to slow down since the last look: work that can wait does."""
         before, self._slow_downs = self._slow_downs, self._context.store.slow_downs
         return self._slow_downs > before
 

@@ -1,1 +1,1 @@
-"""Replication between the brokers of a cluster: leaders, followers, and who of them is in sync."""
+"""Replication between the brokers of a cluster: leaders, followers, and the in-sync replicas."""

@@ -1,4 +1,4 @@
-"""Changes of the ISR by its leader: who has caught up joins, who lags for too long leaves.
+"""Changes of the ISR by its leader: a follower that has caught up joins, one that lags for too long leaves.
 
 Owns the compare-and-swaps of all partitions led here, gathered into one transaction at a time. From the moment at
 which one is sent until it is known how it ended, both sides of it count for the high watermark (R3). Must never
@@ -204,8 +204,8 @@ class IsrChanges:
                 self._give_up(partition, leadership)
                 return False
             case _:
-                # Somebody else has changed the row: the open change can happen no more, but who is in the ISR now
-                # only the feed can tell. Until then both sides count.
+                # Another broker has changed the row: the pending change cannot happen any more, and only the feed tells
+                # the ISR. Until then both sides count.
                 self._unsettled.pop(partition.topic_partition, None)
                 self._feed.wake()
         return True

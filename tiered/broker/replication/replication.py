@@ -1,4 +1,4 @@
-"""Replication on one broker: what it follows, what followers ask of it, and who is in sync.
+"""Replication on one broker: what it follows, what followers ask of it, and its ISRs.
 
 Owns which fetcher follows which partition; the rows that the feed applies decide. Must never read or write a log.
 """

@@ -2,7 +2,7 @@
 
 Owns the prepared list, the remembered decisions, within a bound, and the count of refusals. Must never allow anything
 while it does not know the rules: a client that has not logged in has no rights. Where authorization is off there are no
-rights to ask: `rights` gives None, and who asks goes on.
+rights to ask: `rights` gives None, and the caller goes on.
 """
 
 from collections import Counter

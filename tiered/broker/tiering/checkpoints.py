@@ -111,7 +111,7 @@ class CheckpointWriter:
                     del self._stale[key]  # Its leader writes it, and begins with that when it is elected.
                     self._pages.pop(key, None)
             for key, partition in list(self._stale.items())[:MAX_WRITES_A_ROUND]:
-                # Stale until it is written: whoever is about to delete an object asks meanwhile.
+                # Stale until it is written: a deletion of an object asks for it meanwhile.
                 segments, log_start_offset = partition.committed, partition.log_start_offset
                 if not await self._write_partition(partition):
                     del self._stale[key]

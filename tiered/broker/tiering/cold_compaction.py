@@ -3,10 +3,10 @@
 For a wave of segments: planned rows, then the objects, each checked, then one swap for each partition (T2, decision
 0016). An interruption leaves planned rows, which are swept like those of uploads, or a swap that has happened.
 
-Owns that order. Who has the machines finds out the newest offset of each key and rewrites the segments
-(`cold.bucket.rewrite`): a Spark job. Blocks, and knows no broker: it has SQL and the store. Must never delete an
-object before its row can no longer be swapped in, nor go on with a partition of which a swap has failed: waves are in
-order of offsets, so that a tombstone is marked only once everything older was compacted.
+Owns that order. The caller, which has the machines, finds the newest offset of each key and rewrites the segments
+(`cold.bucket.rewrite`): a Spark job. Blocks, and knows no broker: it has SQL and the store. Must never delete an object
+before its row can no longer be swapped in, nor go on with a partition of which a swap has failed: waves are in order of
+offsets, so that a tombstone is marked only once everything older was compacted.
 """
 
 import logging
@@ -252,7 +252,7 @@ class ColdCompaction:
                     )
                 )
             except MetadataUnavailable:
-                # It may have happened: then the objects are in the log, and nobody may call them orphans.
+                # It may have happened: then the objects are in the log, and they are no orphans.
                 if attempt == SETTLE_TRIES - 1:
                     raise
             else:

@@ -275,7 +275,7 @@ class SegmentLifecycle:
                 )
             )
         except MetadataOutcomeUnknown:
-            # The objects may be retired, and gone after their grace: nobody may be sent to them then.
+            # The objects may be retired, and gone after their grace: no reader may be sent to them then.
             self._changes.doubt()
             raise
         crash_point("retire.committed")

@@ -1,4 +1,4 @@
-"""The cluster as this broker knows it: who is registered, who holds and leads what, who coordinates which groups.
+"""The cluster as this broker knows it: its brokers, the replicas and leaders of partitions, the coordinators of groups.
 
 Owns the rows that the feed has applied, and what can be read off them: everything that clients are told comes
 from here, never from SQL. Must never be changed by anybody but `feed`; the controller's id alone comes with the

@@ -175,7 +175,7 @@ def _put_page(store: ObjectStore, key: str, data: bytes) -> None:
     try:
         store.put(key, data, create_only=True)
     except ObjectExists:
-        # The key carries the content's hash: whoever wrote it wrote this, unless it is damaged.
+        # The key carries the content's hash: every writer of this key wrote the same, unless it is damaged.
         if store.get(key, max_bytes=MAX_CHECKPOINT_BYTES)[0] != data:
             store.put(key, data)
 

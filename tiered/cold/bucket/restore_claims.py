@@ -44,7 +44,7 @@ def claim(
     report: Report = lambda _done, _total: None,
 ) -> None:
     """Returns when every checkpoint is the new cluster's. Raises LostRace when somebody wrote one since the plan was
-    made: nobody may be given a catalogue that is older than the bucket."""
+    made: no cluster may begin with rows that are older than the bucket."""
     _swap(store, object_key.cluster_checkpoint_key(), encode_cluster_checkpoint(_cluster(plan)), found.cluster_etag)
     crash_point("restore.claimed_cluster")
     partitions = [(topic, partition) for topic in plan.topics for partition in topic.partitions]

@@ -2,7 +2,7 @@
 
 Owns the way of its bytes: checked chunks in, batches through `rules.segments.batch_compaction`, a scratch file, and
 from there the same way into the store as every upload (T2). Bounded memory, whatever the segment's size. Every function
-blocks. Must never touch the object it reads, nor SQL: whoever calls has planned the row before, and swaps it in
+blocks. Must never touch the object it reads, nor SQL: the caller has planned the row before, and swaps it in
 afterwards.
 """
 

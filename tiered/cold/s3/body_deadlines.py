@@ -25,8 +25,8 @@ class _UnderWay:
     is_told: bool = False
 
     def end(self) -> None:
-        """The wait that has begun lasts as long as any, the next one ends at once. Who never waits, because the store
-        sends without an end, has the connection taken away the second time."""
+        """The wait that has begun lasts as long as any, the next one ends at once. A reader that never waits, because
+        the store sends without an end, loses its connection the second time."""
         with suppress(OSError):  # It has arrived just now.
             if not self.is_told:
                 self.is_told = True

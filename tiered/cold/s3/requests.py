@@ -1,8 +1,8 @@
 """One request at a time to the S3 API: how many run at once, how often each is tried, and what its failure means.
 
-Owns boto3's client, its timeouts and every retry (boto3's own are off, so that each attempt is bounded and
-counted here), and the checks that an answer is one to what was asked: whoever asked acts on it, up to deleting what a
-listing names. Must never print a credential and never retry what cannot change.
+Owns boto3's client, its timeouts and every retry (boto3's own are off, so that each attempt is bounded and counted
+here), and the checks that an answer fits its question: callers act on it, up to deleting what a listing names. Must
+never print a credential and never retry what cannot change.
 """
 
 import re

@@ -307,8 +307,8 @@ class S3Store:
     def _precheck(self, key: str, *, create_only: bool, if_match: str | None) -> None:
         """The conditions of a put, looked up before it, on a store that was found not to check them itself.
 
-        Somebody may come in between. Keys of segments are their own (a fresh uuid), and whoever writes
-        checkpoints leads the partition, so on such stores this is the best that can be had.
+        Somebody may come in between. Keys of segments are their own (a fresh uuid), and only the partition's leader
+        writes its checkpoints, so on such stores this is the best that can be had.
         """
         check_key(key)
         with self._probing:

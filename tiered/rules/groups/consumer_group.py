@@ -1,4 +1,4 @@
-"""A KIP-848 group: its members, its epochs, its target, and who may use which partition now.
+"""A KIP-848 group: its members, its epochs, its target, and the partitions that each member may use now.
 
 Owns the group's state and every decision about it; time-outs and answers are `broker.groups.consumer`'s work.
 No partition is ever given to two members: it is free only once the member that had it has said that it gave it up,

@@ -20,8 +20,8 @@ LEAVE_FOR_A_WHILE: Final = -2
 
 
 class Pattern(NamedTuple):
-    """A regular expression of topics, and who subscribes by it: it means those that this principal, from this address,
-    may describe."""
+    """A regular expression of topics, and its subscriber: it means those that this principal, from this address, may
+    describe."""
 
     text: str = ""
     principal: Principal | None = None

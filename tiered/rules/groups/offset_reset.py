@@ -1,7 +1,7 @@
 """Where the offset of a group goes when it is reset: to an end of the log, an offset, a time, or some records on.
 
 Owns that rule, which is that of Kafka's `kafka-consumer-groups`: an offset outside the log becomes the nearest inside
-it, and whoever asked is told. Must never ask a log or a group: their answers are arguments.
+it, and the caller is told. Must never ask a log or a group: their answers are arguments.
 """
 
 from dataclasses import dataclass

@@ -36,7 +36,7 @@ def observed(pace: ColdPace, *, late_share: float, tail_is_used: bool, now_ms: f
     if not tail_is_used:
         return alone(pace.most)
     if not pace.beside_tail:
-        # The tail comes first: who had it all begins anew with one load.
+        # The tail comes first: a reader that had it all begins anew with one load.
         return ColdPace(most=pace.most, allowed=1, beside_tail=True, tries_at_ms=now_ms + FIRST_PAUSE_MS)
     is_late = late_share > LATE_SHARE
     if not is_late and (now_ms < pace.tries_at_ms or pace.allowed == pace.most):

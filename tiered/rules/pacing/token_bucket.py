@@ -2,10 +2,10 @@
 
 Owns the count of one bucket. Must never read a clock: time is an argument, in milliseconds that only grow.
 
-Kafka measures bytes over `quota.window.num` windows of `quota.window.size.seconds` and lets a quiet client take a
-whole measure at once. A bucket as large as that measure allows the same, costs two numbers, and forgets no debt at
-the edge of a window: who keeps to the rests it is given gets the rate itself. What is owed never exceeds one measure,
-so that no rest is longer than it.
+Kafka measures bytes over `quota.window.num` windows of `quota.window.size.seconds` and lets a quiet client take a whole
+measure at once. A bucket as large as that measure allows the same, costs two numbers, and forgets no debt at the edge
+of a window: a client that keeps to its rests gets the rate itself. What is owed never exceeds one measure, so that no
+rest is longer than it.
 """
 
 

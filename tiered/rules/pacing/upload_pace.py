@@ -36,7 +36,7 @@ def may_begin(pace: UploadPace, *, running: int, now_ms: float) -> bool:
 
 
 def succeeded(pace: UploadPace) -> UploadPace:
-    """The pace after an upload was committed: whoever rests need not any longer."""
+    """The pace after an upload was committed: resting uploads need not wait any longer."""
     return UploadPace(limit=adaptive_limit.succeeded(pace.limit))
 
 

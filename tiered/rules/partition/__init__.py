@@ -1,1 +1,1 @@
-"""One partition's log: who may append what, which tier answers a read, when a segment ends."""
+"""One partition's log: which appends are allowed, which tier answers a read, when a segment ends."""

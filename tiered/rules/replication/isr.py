@@ -3,8 +3,8 @@
 Owns the leader's decisions of rules 3, 4 and 5, as functions of values and the time. Pure: `broker.replication`
 keeps what followers have fetched and makes each change a compare-and-swap in SQL.
 
-A leader knows two sets. The committed one is what SQL has said. The maximal one adds a change whose outcome is
-open: whoever may be elected is in it, so the high watermark counts all of it (R3).
+A leader knows two sets. The committed one is what SQL has said. The maximal one adds a change whose outcome is open:
+every broker that may be elected is in it, so the high watermark counts all of it (R3).
 """
 
 from collections.abc import Collection, Iterable, Mapping

@@ -2,9 +2,9 @@
 
 Owns that decision. Pure: readings of the wall clock, of the time that has passed (with the machine awake or suspended)
 and of the database's clock in, a judgement out. A wall clock that goes further than time has passed has been set,
-rightly or wrongly; nobody can tell which, and what was deleted does not come back. So it is not believed until it is
-back, or somebody says that it is right. Must never forgive a jump because it was long ago, and never mind a clock that
-goes back: nothing grows older.
+rightly or wrongly; no rule can tell which, and deleted data does not come back. So it is not believed until it is back,
+or somebody says that it is right. Must never forgive a jump because it was long ago, and never mind a clock that goes
+back: nothing grows older.
 """
 
 from dataclasses import dataclass

@@ -170,8 +170,8 @@ class BatchFate(StrEnum):
 def fate(header: BatchHeader, *, kept_records: int, last_offsets: Mapping[int, int]) -> BatchFate:
     """`last_offsets` has where the last batch of each producer ends that may still write here.
 
-    Markers of transactions stay as they are: a batch of a transaction may stay for its producer's sake, and whoever
-    reads it has to learn how it ended.
+    Markers of transactions stay as they are: a batch of a transaction may stay for its producer's sake, and its readers
+    have to learn how it ended.
     """
     if kept_records or header.is_control:
         return BatchFate.KEEP

@@ -3,8 +3,8 @@
 Owns that choice. Pure. Must never depend on the order in which chunks come, or on anything that a resumed run
 would find otherwise.
 
-Each chunk has its place on a circle, by hash. Seed n takes the n-th arc of the sample's size: so a tenth with the
-seeds 0 to 9 takes every chunk once, and whoever takes another seed each day has read everything after ten days.
+Each chunk has its place on a circle, by hash. Seed n takes the n-th arc of the sample's size: so a tenth with the seeds
+0 to 9 takes every chunk once, and another seed each day reads everything in ten days.
 """
 
 import hashlib

@@ -93,7 +93,7 @@ class HttpServer:
 
     def __init__(self, app: web.Application) -> None:
         self._service = app[SERVICE]
-        # A handler whose client has gone is cancelled: nobody waits for its answer any more.
+        # A handler whose client has gone is cancelled: no client waits for its answer.
         self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=SHUTDOWN_S)
         self._tls: Reloaded | None = None
         self._handshake_s: float | None = None

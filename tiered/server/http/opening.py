@@ -1,8 +1,8 @@
 """Opens the HTTP door without holding up the start: the address is bound at once, the server comes with its client.
 
 aiohttp takes a quarter of a broker's start and a sixth of its idle memory, and no Kafka client needs it. Owns the
-socket until the server has it; who connects first waits in the socket's queue for a third of a second. Must stay
-free of aiohttp itself.
+socket until the server has it; the first client waits in the socket's queue for a third of a second. Must stay free of
+aiohttp itself.
 """
 
 import asyncio
@@ -89,7 +89,7 @@ class HttpDoor:
         await asyncio.to_thread(self._tls.refresh)
 
     async def stop(self) -> None:
-        """Answers nothing more. An import in progress goes on in its thread; nobody waits for it."""
+        """Answers nothing more. An import in progress goes on in its thread; the stop does not wait for it."""
         if self._opening is not None and not self._opening.done():
             self._opening.cancel()
             await asyncio.wait([self._opening])

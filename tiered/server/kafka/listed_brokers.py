@@ -60,7 +60,7 @@ def described_brokers(context: Context, *, fenced: bool) -> list[ListedBroker]:
 
 
 def _this(context: Context) -> ListedBroker:
-    """All that a read replica tells of: nobody else serves what it does."""
+    """All that a read replica tells of: no other broker serves what it does."""
     broker = context.broker
     address = broker.address_for(context.connection.local_host, context.connection.listener.name)
     return ListedBroker(broker.broker_id, *address, broker.rack, is_fenced=False)

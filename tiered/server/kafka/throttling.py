@@ -45,7 +45,7 @@ def throttle(broker: "Broker", connection: "Connection", quota: QuotaKey, rest_m
 
 
 def begins_in_debt(context: "Context") -> bool:
-    """Whether a connection's first Produce has to wait: who owes time cannot have it back by connecting anew."""
+    """Whether a connection's first Produce has to wait: a client that owes time cannot escape by connecting anew."""
     broker, connection = context.broker, context.connection
     buckets = buckets_of(broker, connection)
     if buckets is None or buckets.produce is None:

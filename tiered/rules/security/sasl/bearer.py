@@ -19,7 +19,7 @@ _KEY = re.compile(r"[A-Za-z]{1,64}\Z")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BearerLogin:
-    """A token, and whom its bearer says to be: `''` when that is left to the token."""
+    """A token, and the identity that its bearer claims: `''` when that is left to the token."""
 
     authorization_id: str
     token: str = field(repr=False)

@@ -162,7 +162,7 @@ _HISTORY = schema.record(
 async def groups(request: web.Request) -> web.Response:
     """Every group with its state and lag.
 
-    Every broker tells of those that it coordinates; who does not answer in time is named.
+    Every broker tells of those that it coordinates; a broker that does not answer in time is named.
     """
     broker = request.app[BROKER]
     lags = await broker.lag.current()

@@ -36,7 +36,7 @@ HEALTH = record(
 )
 
 
-# Of partitions: who has not logged in, or may not describe the cluster, is told how many there are, and not which.
+# Of partitions: a client without a login or the right to describe the cluster learns only how many there are.
 _NAMES = ("failed_partitions", "offline", "under_replicated", "under_min_isr")
 
 

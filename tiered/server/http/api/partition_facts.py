@@ -1,7 +1,7 @@
 """The partitions of a topic as JSON, each from the best source: its leader, a replica here, the metadata store.
 
 Owns the fields of a partition and the order of belief. Other brokers are asked once, for what no replica here knows,
-and who does not answer in time is done without: what is then told of its partitions says so. Must never ask SQL.
+and a broker that does not answer in time is left out: the facts about its partitions say so. Must never ask SQL.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,10 +1,10 @@
 """Following a topic whose partitions are led by several brokers, for one listener: one stream out of many.
 
-Owns where the listener stands in all partitions, and who is read from: partitions led here from their logs, those
-led elsewhere from their leader's own tail, one connection for each leader. When leadership moves, the stream goes on
-from the same positions at the new leader. A position moves only when its event is taken, and each source holds one
-event until then: nothing is lost or repeated by a change, and a slow listener costs one page a source. A request
-that another broker passed on is served from the logs here alone.
+Owns the listener's position in all partitions, and the sources: partitions led here from their logs, those led
+elsewhere from their leader's own tail, one connection for each leader. When leadership moves, the stream goes on from
+the same positions at the new leader. A position moves only when its event is taken, and each source holds one event
+until then: nothing is lost or repeated by a change, and a slow listener costs one page a source. A request that another
+broker passed on is served from the logs here alone.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """The principal of an HTTP client: by its certificate, else by a name and a password (basic), or a token (bearer).
 
 Owns the principal that `http.ssl.principal.mapping.rules` gives to a certificate, which TLS has checked by then; the
-two forms of the header, checked as SASL's are; and what is open to whoever asks: whether the broker lives. Whoever has
-shown a certificate need not log in. A browser asks for a name and a password when it meets the refusal, so the console
+two forms of the header, checked as SASL's are; and what is open without a login: whether the broker lives. A client
+with a certificate need not log in. A browser asks for a name and a password when it meets the refusal, so the console
 needs no page for that. Must never decide what a principal may do: `rights` does. Must never tell an unknown user from a
 wrong password, nor put either into an answer or a log.
 """

@@ -209,7 +209,7 @@ def may_see_topic(request: web.Request, name: str) -> bool:
 
 
 def may_see_group(request: web.Request, group_id: str) -> bool:
-    """As with ListGroups: who may describe the cluster sees every group."""
+    """As with ListGroups: a principal that may describe the cluster sees every group."""
     return may(request, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME) or may(
         request, Operation.DESCRIBE, ResourceType.GROUP, group_id
     )

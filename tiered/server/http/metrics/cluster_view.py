@@ -1,4 +1,4 @@
-"""How the cluster is, counted off its image: who is in service, which partitions lack replicas or a leader.
+"""How the cluster is, counted off its image: the brokers in service, and partitions that lack replicas or a leader.
 
 Owns the counting, once for each change of the image, and the names of the partitions that an operator looks for.
 Pure view: changes nothing, and asks nobody.

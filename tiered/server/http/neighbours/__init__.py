@@ -1,1 +1,1 @@
-"""Other brokers: who answers a request, and asking them over HTTP."""
+"""Other brokers: the choice of the one that answers, and requests to them over HTTP."""

@@ -1,10 +1,10 @@
 """CreateTopics (key 19), versions 2 to 7: new topics with partitions, configs and ids.
 
--1 partitions or replicas take the broker's defaults. `validate_only` checks and creates nothing. From v5 the
-answer carries the effective configs, from v7 the topic id. A name twice in one request is INVALID_REQUEST.
-Replicas go to the brokers in service, spread over racks; a request may assign them itself, to any that are registered.
-More partitions than `tiered.max.partitions` for one broker, or topics than `tiered.max.topics`, are POLICY_VIOLATION.
-Who has used up controller_mutation_rate is refused with THROTTLING_QUOTA_EXCEEDED from v6 on, and throttled before.
+-1 partitions or replicas take the broker's defaults. `validate_only` checks and creates nothing. From v5 the answer
+carries the effective configs, from v7 the topic id. A name twice in one request is INVALID_REQUEST. Replicas go to the
+brokers in service, spread over racks; a request may assign them itself, to any that are registered. More partitions
+than `tiered.max.partitions` for one broker, or topics than `tiered.max.topics`, are POLICY_VIOLATION. A client that has
+used up controller_mutation_rate is refused with THROTTLING_QUOTA_EXCEEDED from v6 on, and throttled before.
 """
 
 from collections import Counter

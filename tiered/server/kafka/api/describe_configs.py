@@ -44,7 +44,7 @@ async def _answer(request: "Request", reply: "Reply", find: Find) -> "Response":
         try:
             if entries_left <= 0:
                 raise PolicyViolation(f"an answer holds {MAX_ENTRIES} settings at most; ask for fewer resources")
-            # librdkafka sends an empty list for "all", Java a null one; nobody asks for none.
+            # librdkafka sends an empty list for "all", Java a null one; no client asks for none.
             names = set(asked.configuration_keys or ())
             entries = find(asked.resource_type, asked.resource_name)
             configs = [described(reply, request, entry) for entry in entries if not names or entry.name in names]

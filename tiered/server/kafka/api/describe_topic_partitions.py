@@ -1,9 +1,9 @@
 """DescribeTopicPartitions (key 75), version 0: topics with their partitions, by name, a page at a time (KIP-966).
 
 No topics mean all of them. A page ends after so many partitions as the client takes, 2,000 at the most; the cursor says
-where the next one begins. It must be among the topics asked for, if any are. Nobody but the ISR can be elected, so the
-lists of others who can are empty (not null: Java's admin client breaks at it). What may not be described is left out of
-"all topics", and named it is TOPIC_AUTHORIZATION_FAILED, whether it is there or not.
+where the next one begins. It must be among the topics asked for, if any are. Only members of the ISR can be elected, so
+the lists of other eligible replicas are empty (not null: Java's admin client breaks at it). What may not be described
+is left out of "all topics", and named it is TOPIC_AUTHORIZATION_FAILED, whether it is there or not.
 """
 
 from collections.abc import Sequence

@@ -1,11 +1,11 @@
 """Metadata (key 3), versions 0 to 13: brokers, topics, partitions and leaders, from memory.
 
-Creates missing topics where the client (v4+) and the broker allow it, and answers with them at once.
-Illegal names are INVALID_TOPIC_EXCEPTION, each for itself. `__consumer_offsets` is listed as internal; whoever
-coordinates the groups of a slot leads its partition. Brokers out of service are not listed; a partition that they led
-is LEADER_NOT_AVAILABLE until somebody else leads it. In sync are those that can be elected, placeholders are not.
-What the client may not describe is left out of "all topics", is TOPIC_AUTHORIZATION_FAILED when it is named, whether it
-is there or not, and UNKNOWN_TOPIC_ID by its id. Authorized operations are told where they are asked for (v8+).
+Creates missing topics where the client (v4+) and the broker allow it, and answers with them at once. Illegal names are
+INVALID_TOPIC_EXCEPTION, each for itself. `__consumer_offsets` is listed as internal; the coordinator of a slot leads
+its partition. Brokers out of service are not listed; a partition that they led is LEADER_NOT_AVAILABLE until somebody
+else leads it. In sync are those that can be elected, placeholders are not. What the client may not describe is left out
+of "all topics", is TOPIC_AUTHORIZATION_FAILED when it is named, whether it is there or not, and UNKNOWN_TOPIC_ID by its
+id. Authorized operations are told where they are asked for (v8+).
 """
 
 from collections.abc import Callable

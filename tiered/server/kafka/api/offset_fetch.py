@@ -95,7 +95,7 @@ async def _group(
 
 
 async def _check_member(context: Context, asked: "OffsetFetchRequestGroup") -> None:
-    """A member of a KIP-848 group is told when its epoch is not the group's; nobody else names an epoch."""
+    """A member of a KIP-848 group is told when its epoch is not the group's; no other client names an epoch."""
     member_id, epoch = getattr(asked, "member_id", None), getattr(asked, "member_epoch", -1)
     if member_id is None or epoch < 0:
         return

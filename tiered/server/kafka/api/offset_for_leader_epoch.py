@@ -27,7 +27,7 @@ async def handle(context: Context, request: "Request", reply: "Reply") -> "Respo
                     require_topic(context, Operation.DESCRIBE, topic.topic)
                 known = context.broker.topics.by_name(topic.topic)
                 if known.is_internal:
-                    # Its offsets only grow, under one epoch: nobody has read what was cut off.
+                    # Its offsets only grow, under one epoch: no client has read what was cut off.
                     log = await context.broker.groups.offsets_topic.loaded(asked.partition)
                     leader_epoch, end_offset = 0, log.end_offset
                 else:

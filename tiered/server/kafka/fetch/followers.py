@@ -1,7 +1,7 @@
 """Fetch as followers ask it: the door's side of `broker.replication.answer`.
 
 Owns the bytes of the answer. Only versions that name topics by id and carry the follower's broker epoch are served:
-nobody but brokers of this project asks. Must never note anything of a follower itself.
+only brokers of this project ask. Must never note anything of a follower itself.
 """
 
 from collections.abc import Callable, Coroutine

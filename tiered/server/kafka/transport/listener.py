@@ -58,8 +58,8 @@ _OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class _Complaints:
-    """Warnings about clients, at most `LINES_A_PERIOD` in `PERIOD_MS`: whoever sends rubbish all day must not fill the
-    disk with our complaints about it."""
+    """Warnings about clients, at most `LINES_A_PERIOD` in `PERIOD_MS`: a client that sends rubbish all day must not
+    fill the disk with warnings."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -174,7 +174,7 @@ class KafkaListener:
         while self._connections and loop.time() < deadline:
             for connection in list(self._connections):
                 if not connection.busy:
-                    connection.close()  # At once: who was answered would only ask again.
+                    connection.close()  # At once: an answered client would only ask again.
             await asyncio.sleep(0.01)
         for connection in list(self._connections):
             connection.close()

@@ -132,7 +132,7 @@ class Requests:
         return self.hold_up or bool(self.waiting)
 
     def cancel(self) -> None:
-        """The connection has ended: nobody wants the answers any more."""
+        """The connection has ended: its answers are not wanted any more."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
