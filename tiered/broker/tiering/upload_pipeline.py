@@ -37,6 +37,8 @@ class UploadPipeline:
         # A partition whose own upload failed rests, longer each time.
         self._rest_until_ms: dict[TopicPartition, float] = {}
         self._failures: dict[TopicPartition, int] = {}
+        # Partitions that failed while the store or SQL was away: the others have their try before them.
+        self._have_tried: set[TopicPartition] = set()
         self._stopping = False
 
     @property
@@ -78,7 +80,10 @@ class UploadPipeline:
             and not self._stopping
             and upload_pace.may_begin(self._pace, running=len(self._uploading), now_ms=clock.monotonic_ms())
         ):
-            chosen = upload_turns.next_upload(self._due.values(), self._turns)
+            if self._have_tried.issuperset(self._due):
+                self._have_tried.clear()
+            untried = (due for where, due in self._due.items() if where not in self._have_tried)
+            chosen = upload_turns.next_upload(untried, self._turns)
             assert chosen is not None
             del self._due[chosen.where]
             partition = self._led(chosen.where)
@@ -118,18 +123,20 @@ class UploadPipeline:
 
     def _succeeded(self, where: TopicPartition) -> None:
         self._pace = upload_pace.succeeded(self._pace)
+        self._have_tried.discard(where)
         self._failures.pop(where, None)
         self._rest_until_ms.pop(where, None)
 
     def _failed(self, where: TopicPartition, error: TieredError | OSError, began_ms: float) -> float:
-        """Milliseconds until the next try. While the store or SQL is known to be away, no partition is to blame: the
-        one that has waited longest is then the first again."""
+        """Milliseconds until the next try. While the store or SQL is known to be away, no partition is to blame: each
+        has a try before one of them has its next, for it may be that one alone that fails."""
         self._context.counters.uploads_failed += 1
         was_away = self._pace.failures > 0
         if isinstance(error, StoreUnavailable | MetadataUnavailable):
             now_ms = self._context.clock.monotonic_ms()
             self._pace = upload_pace.failed(self._pace, began_ms=began_ms, now_ms=now_ms)
             if was_away:
+                self._have_tried.add(where)
                 return max(0.0, self._pace.rest_until_ms - now_ms)
         failures = self._failures[where] = self._failures.get(where, 0) + 1
         return self._rest(where, upload_pace.rest_ms(failures))

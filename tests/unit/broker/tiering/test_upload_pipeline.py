@@ -143,6 +143,16 @@ async def test_while_the_store_is_away_one_upload_asks_for_all(tmp_path: Path) -
         assert parts.uploads.allowed == 4
 
 
+async def test_a_partition_that_the_store_alone_refuses_holds_up_nobody(tmp_path: Path) -> None:
+    async with uploading(tmp_path, 3, concurrency=1) as parts:
+        parts.store.fails = lambda key: StoreUnavailable("it refuses this one") if "/0/" in key else None
+        for _ in range(8):
+            parts.look()
+            await parts.idle()
+            parts.made.clock.waited_ms += upload_pace.MAX_REST_MS
+        assert parts.cold_ends == [0, SEGMENTS, SEGMENTS]
+
+
 async def test_a_bug_in_one_upload_stops_no_other(tmp_path: Path) -> None:
     async with uploading(tmp_path, 2, concurrency=1) as parts:
         parts.store.fails = lambda key: ZeroDivisionError("a bug") if "/0/" in key else None
