@@ -88,7 +88,7 @@ def test_topics_are_tiered_unless_told_otherwise() -> None:
 
 def test_every_setting_has_documentation_and_a_default_that_its_own_bounds_allow() -> None:
     for entry in [*TOPIC_SETTINGS.values(), *BROKER_SETTINGS.values()]:
-        assert entry.documentation.endswith("."), entry.name
+        assert entry.documentation.endswith("."), f"the documentation of {entry.name} needs a full stop"
         text = entry.text_of(entry.default)
         if text is not None:
             assert entry.parse(text) == entry.default, entry.name

@@ -19,6 +19,7 @@ from tests.clients.raw import RawConnection
 from tests.components.batches import batch
 from tests.support.admin_requests import METADATA, admin, ask
 from tests.support.topics import create
+from tiered.config.topic import TOPIC_SETTINGS
 from tiered.wire import messages
 
 
@@ -209,7 +210,7 @@ def test_configs_show_real_values_sources_and_defaults(broker: BrokerProcess) ->
 
 def test_configs_that_kafka_has_not_are_told_as_read_only_and_can_be_changed(broker: BrokerProcess) -> None:
     resource = ConfigResource(ResourceType.TOPIC, create(broker, "copied", tiered_chunk_bytes=65_536))
-    ours = {"remote.copy.lag.bytes", "remote.copy.lag.ms", "tiered.chunk.bytes", "tiered.purge.grace.ms"}
+    ours = {entry.name for entry in TOPIC_SETTINGS.values() if not entry.is_kafkas}
     found = described(broker, resource)
     assert {name for name, each in found.items() if each.is_read_only} == ours
     assert told(found["tiered.chunk.bytes"]) == ("65536", 1)
