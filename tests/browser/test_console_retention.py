@@ -50,7 +50,7 @@ def test_a_missing_object_is_a_finding_with_what_to_do(browser: Browser, tmp_pat
     try:
         with Console(browser, broker) as console:
             page = console.go("brokers/findings")
-            expect(page.locator("main")).to_contain_text("NothingDisk, catalogue and object store agree")
+            expect(page.locator("main")).to_contain_text("NothingDisk, metadata store and object store agree")
             stage.create(broker, "lost", 1, {"segment.bytes": "20000"})
             stage.produce(broker, "lost", (stage.order(number) for number in range(200)))
             broker.wait_cold("lost", end_offset=50)

@@ -53,7 +53,7 @@ export function checksOf(data) {
   checks.push(...told.map(([name, [kind, word], text]) => (kind === "good" && found.missing.length
     ? [name, ["quiet", word], `Of the brokers that answer: ${text}`] : [name, [kind, word], text])));
   checks.push(
-    ["SQL catalogue", found.sql_away ? ["bad", "Away"] : ["good", "Reachable"], found.sql_away ? `Produce and fetch go on; topics cannot be changed${several ? ", nobody can be elected" : ""}, and offset commits fail until it is back.` : "Topics, offsets and segments are recorded."],
+    ["Metadata store", found.sql_away ? ["bad", "Away"] : ["good", "Reachable"], found.sql_away ? `Produce and fetch go on; topics cannot be changed${several ? ", nobody can be elected" : ""}, and offset commits fail until it is back.` : "Topics, offsets and segments are recorded."],
     ["Object store", found.store_away ? ["bad", "Away"] : ["good", "Reachable"], found.store_away ? "Hot records are served; cold ones cannot be read, and uploads wait on disk." : "Uploads and cold reads work."]);
   return checks;
 }
@@ -101,7 +101,7 @@ function partitions({ failed }) {
 
 function findings({ findings: kinds }) {
   const count = kinds.reduce((all, [, each]) => all + each, 0);
-  if (count === 0) return [["good", "None"], "Disk, catalogue and object store agree as far as they were looked at."];
+  if (count === 0) return [["good", "None"], "Disk, metadata store and object store agree as far as they were looked at."];
   return [[isGrave(kinds) ? "bad" : "warn", counted(count, "finding")], "What they disagree about, and what to do about each, is under Brokers, Findings."];
 }
 

@@ -17,7 +17,7 @@ export function brokersView({ cluster }) {
     return [...page,
       panel("All brokers", {}, table("Brokers", data.brokers)),
       healthPanel(data),
-      h("p", { key: "findings" }, h("a", { href: "#/brokers/findings" }, "What disk, catalogue and object store disagree about"))];
+      h("p", { key: "findings" }, h("a", { href: "#/brokers/findings" }, "What disk, metadata store and object store disagree about"))];
   }
   return { title: () => "Brokers", draw, stop() {} };
 }

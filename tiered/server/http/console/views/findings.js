@@ -1,4 +1,4 @@
-// What disk, catalogue and object store disagree about, what to do, and how far each broker has looked.
+// What disk, metadata store and object store disagree about, what to do, and how far each broker has looked.
 
 import { get } from "../js/api.js";
 import { h } from "../js/dom.js";
@@ -23,7 +23,7 @@ export function findingsView({ query, changed }) {
       { id: "since", name: "Since", right: true, wide: true, sort: (each) => each.found_at_ms, cell: (each) => moment(each.found_at_ms) },
       { id: "broker", name: "Told by", right: true, wide: true, sort: (each) => each.broker_id, cell: (each) => String(each.broker_id) },
     ],
-    empty: () => h("div", { class: "empty" }, state("good", "Nothing"), h("p", null, "Disk, catalogue and object store agree as far as they were looked at.")),
+    empty: () => h("div", { class: "empty" }, state("good", "Nothing"), h("p", null, "Disk, metadata store and object store agree as far as they were looked at.")),
   });
 
   function draw() {

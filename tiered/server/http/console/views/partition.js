@@ -52,7 +52,7 @@ export function partitionView({ query, changed, cluster }, name, number) {
         figure("On disk from", whole(data.local_log_start_offset), "", about && size(about.local_bytes)),
         figure("High watermark", whole(data.high_watermark), "", data.log_end_offset > data.high_watermark ? `log end ${whole(data.log_end_offset)}` : "everything written can be read"),
         about && figure("Leader", about.leader < 0 ? state("bad", "none") : String(about.leader), "", `epoch ${about.leader_epoch}; in sync: ${about.isr.join(", ") || "none"} of ${about.replicas.join(", ")}`)),
-      about && about.told_by === null && notice("warn", "The leader does not answer: these offsets are what the catalogue has."),
+      about && about.told_by === null && notice("warn", "The leader does not answer: these offsets are what the metadata store has."),
       about?.failed && notice("bad", `This log takes no more writes: ${about.failed}`),
       data.segments.length >= 10_000 && notice("warn", "Only the oldest 10,000 segments are shown."),
       panel("Where its offsets are", { about: "upper lane: local disk · lower lane: object store" }, h("div", { class: "panel-body" },
