@@ -22,39 +22,17 @@ from tests.support.replica_reads import (
     fetch_code,
     read,
 )
-from tests.unit.cold.stored_segments import PARTITION, TOPIC, store_segment
+from tests.unit.cold.stored_segments import PARTITION, TOPIC
 from tests.unit.cold.verified_store import RECORDS, VerifiedStore, cluster_checkpoint, make_store
+from tests.unit.read_replica.buckets import Bucket, grow
 from tiered.cold.bucket import checkpoints
-from tiered.cold.local import LocalStore
-from tiered.errors import CorruptObject, InvalidConfig, StoreUnavailable
+from tiered.errors import InvalidConfig, StoreUnavailable
 from tiered.formats import object_key
 from tiered.formats.checkpoint import ClusterCheckpoint, TopicEntry
 from tiered.wire import messages
 
 METADATA, LIST_OFFSETS = 3, 2
 LATEST, EARLIEST, MAX_TIMESTAMP, LATEST_TIERED = -1, -2, -3, -5
-
-
-class Bucket(LocalStore):
-    """A folder that may be away; it refuses to be written through here."""
-
-    away = False
-
-    def get(self, key: str, *, max_bytes: int) -> tuple[bytes, str]:
-        self._require_there()
-        return super().get(key, max_bytes=max_bytes)
-
-    def get_range(self, key: str, start: int, length: int) -> bytes:
-        self._require_there()
-        return super().get_range(key, start, length)
-
-    def head(self, key: str) -> Any:
-        self._require_there()
-        return super().head(key)
-
-    def _require_there(self) -> None:
-        if self.away:
-            raise StoreUnavailable("the bucket is away; try again later")
 
 
 @pytest.fixture
@@ -73,21 +51,6 @@ def bucket(made: VerifiedStore) -> Bucket:
 def replica(tmp_path: Path, bucket: Bucket) -> Iterator[ReplicaThread]:
     with ReplicaThread(tmp_path / "replica", bucket) as running:
         yield running
-
-
-def grow(made: VerifiedStore) -> None:
-    """Another segment, as its leader commits it."""
-    last = made.rows[-1]
-    made.segments.append(
-        store_segment(
-            made.store,
-            made.root.parent / "logs",
-            range(5_000, 5_000 + RECORDS),
-            base_offset=last.end_offset,
-            previous_root_sha256=last.root_sha256,
-        )
-    )
-    made.write_head()
 
 
 def offset_at(replica: ReplicaThread, timestamp: int, *, partition: int = PARTITION) -> tuple[int, int, int]:
@@ -222,12 +185,6 @@ def test_what_retention_took_since_the_last_look_is_out_of_range(replica: Replic
     assert read(replica, RECORDS) == b"".join(each.log for each in made.segments[1:])
 
 
-def test_a_lookup_by_time_goes_on_behind_what_retention_took(replica: ReplicaThread, made: VerifiedStore) -> None:
-    made.write_head(log_start_offset=RECORDS)
-    made.path(0).unlink()
-    assert offset_at(replica, 1_100) == (NONE, RECORDS + 100, 1_100)
-
-
 # What is wrong
 
 
@@ -268,15 +225,6 @@ def made_topic_id() -> UUID:
     return cluster_checkpoint().topics[0].topic_id
 
 
-def test_a_partition_whose_checkpoint_was_never_readable_is_refused_and_others_are_served(
-    tmp_path: Path, made: VerifiedStore, bucket: Bucket
-) -> None:
-    made.write_head(made.rows[:1] + made.rows[2:])
-    with ReplicaThread(tmp_path / "replica", bucket) as replica:
-        assert fetch_code(replica, 0) == CORRUPT
-        assert offset_at(replica, LATEST, partition=0) == (NONE, 0, -1)
-
-
 def test_without_the_store_the_view_stays_and_its_age_grows(replica: ReplicaThread, bucket: Bucket) -> None:
     assert fetch_code(replica, 0) == NONE
     bucket.away = True
@@ -298,15 +246,6 @@ def test_without_the_store_the_view_stays_and_its_age_grows(replica: ReplicaThre
 def test_a_store_without_a_clusters_checkpoint_is_no_bucket_of_ours(tmp_path: Path) -> None:
     with pytest.raises(InvalidConfig, match="there is no cluster's checkpoint in file://"):
         with ReplicaThread(tmp_path / "replica", Bucket(tmp_path / "empty")):
-            pass
-
-
-def test_a_damaged_clusters_checkpoint_is_said_at_the_start(
-    tmp_path: Path, made: VerifiedStore, bucket: Bucket
-) -> None:
-    (made.root / object_key.cluster_checkpoint_key()).write_bytes(b"{}")
-    with pytest.raises(CorruptObject, match="checkpoint"):
-        with ReplicaThread(tmp_path / "replica", bucket):
             pass
 
 

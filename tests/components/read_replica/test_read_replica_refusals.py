@@ -12,7 +12,6 @@ from tests.components.read_replicas import ReplicaThread
 from tests.support.some_requests import codes_in, some_request
 from tests.unit.cold.stored_segments import PARTITION, TOPIC
 from tests.unit.cold.verified_store import RECORDS, make_store
-from tiered.errors import InvalidConfig
 from tiered.server.http.routes import ROUTES
 from tiered.server.kafka.apis import replica_apis, served_apis
 from tiered.server.kafka.dispatch import Refused
@@ -166,17 +165,3 @@ def test_metrics_say_how_old_the_view_is(replica: ReplicaThread, tmp_path: Path)
     assert float(values["tiered_read_replica_view_age_seconds"]) < 60
     assert float(values["tiered_read_replica_refreshes_total"]) >= 2
     assert float(values["tiered_cold_bytes"]) > 0
-
-
-def test_a_read_replica_is_not_asked_for_access_control_lists(tmp_path: Path) -> None:
-    (tmp_path / "logs").mkdir()
-    made = make_store(tmp_path / "bucket", tmp_path / "logs", segments=1)
-    with pytest.raises(InvalidConfig, match="knows no access control lists"):
-        ReplicaThread(tmp_path / "data", made.store, tiered_authorizer="acl").__enter__()
-
-
-def test_a_read_replica_does_not_pretend_to_know_passwords(tmp_path: Path) -> None:
-    (tmp_path / "logs").mkdir()
-    made = make_store(tmp_path / "bucket", tmp_path / "logs", segments=1)
-    with pytest.raises(InvalidConfig, match="no users with passwords"):
-        ReplicaThread(tmp_path / "data", made.store, tiered_http_authentication="basic").__enter__()
