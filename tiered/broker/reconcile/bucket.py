@@ -125,7 +125,7 @@ class BucketComparison:
         found = await self._pool.run(look)
         told, end = await self._examine(partition, found, rows, requests)
         self._context.counters.reconcile_objects += found.compared
-        if not partition.leadership is not None:
+        if partition.leadership is None:
             return
 
         def is_looked_at(finding: Finding) -> bool:
