@@ -45,6 +45,7 @@ class Tiers:
     clock: SetClock
     partitions: Sequence[Partition]
     cold_reader: ColdReader
+    image: ClusterImage
     topics: Topics
     checkpoints: CheckpointWriter
     lifecycle: SegmentLifecycle
@@ -153,6 +154,7 @@ async def tiers(
                 clock=made.clock,
                 partitions=tuple(opened.values()),
                 cold_reader=cold_reader,
+                image=image,
                 topics=known,
                 checkpoints=checkpoints,
                 lifecycle=lifecycle,
