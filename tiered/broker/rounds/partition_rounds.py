@@ -54,13 +54,16 @@ class PartitionRounds:
     async def _flush_held_back(self, partition: Partition) -> None:
         """`flush.messages` holds records back that no producer waits for: acks=0, or a producer that went away."""
         end_offset = partition.log.log_end_offset
-        if partition.high_watermark < end_offset and partition.needs_flush and partition.log.failed is None:
+        if partition.high_watermark >= end_offset or partition.log.failed is not None:
+            return
+        if partition.needs_flush:
             try:
                 await self._context.flusher.flushed(partition.log, end_offset)
             except TieredError as error:
                 log.error("%s: %s", partition.name, error)
                 return
-            partition.advance_high_watermark()
+        # Also where nothing is left to flush: a flush for another reason tells nobody that the records may be read.
+        partition.advance_high_watermark()
 
     def _roll(self, partition: Partition, now_ms: int) -> None:
         try:
