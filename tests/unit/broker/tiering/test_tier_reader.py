@@ -1,0 +1,74 @@
+"""Reads and look-ups by time over both tiers: the store's part first, and never what lies below the log start."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.unit.broker.tiering.tiers import SEGMENTS, Tiers, tiers
+from tiered.broker.tiering.tier_reader import TierReader
+from tiered.errors import CorruptObject
+from tiered.formats.record_batch import Record, encode_batch, read_header
+
+FIRST_MS = 1_700_000_000_000
+
+
+def written(number: int) -> bytearray:
+    """Each a second later than the one before, but for the fourth, which is the latest."""
+    at_ms = FIRST_MS + (100_000 if number == 3 else 1000 * number)
+    return bytearray(encode_batch([Record(offset=0, timestamp_ms=at_ms, key=None, value=b"v" * 500)]))
+
+
+@asynccontextmanager
+async def cold(folder: Path) -> AsyncIterator[tuple[Tiers, TierReader]]:
+    """All closed segments are in the store alone."""
+    async with tiers(folder, {"local.retention.bytes": "0", "retention.ms": "-1"}, written=written) as made:
+        await made.upload_all()
+        await made.lifecycle.delete_local(made.partition)
+        assert made.partition.log.local_log_start_offset == SEGMENTS
+        async with asyncio.TaskGroup() as group:
+            await made.cold_reader.start(group)
+            yield made, TierReader(made.cold_reader, made.context.disk, made.context.counters)
+            await made.cold_reader.stop()
+
+
+async def test_a_cold_offset_is_read_from_the_store_and_a_hot_one_is_not(tmp_path: Path) -> None:
+    async with cold(tmp_path) as (made, reader):
+        found = await reader.read_cold(made.partition, 2, 1)
+        assert found is not None
+        assert read_header(found.read(), 0).base_offset == 2
+        assert made.context.counters.fetched_cold_bytes == found.length
+        await reader.make_resident(found)
+        assert reader.is_resident(found)
+        assert await reader.read_cold(made.partition, SEGMENTS, 1) is None
+
+
+async def test_a_damaged_object_is_counted_and_refused_by_its_place(tmp_path: Path) -> None:
+    async with cold(tmp_path) as (made, reader):
+        store, key = made.context.store, made.partition.committed[1].object_key
+        kept, _ = store.get(key, max_bytes=1 << 20)
+        store.delete(key)
+        store.put(key, kept[:80] + bytes([kept[80] ^ 1]) + kept[81:])
+        with pytest.raises(CorruptObject, match="topic orders partition 0 offsets 1 to 1"):
+            await reader.read_cold(made.partition, 1, 1)
+        assert made.context.counters.cold_corruptions == 1
+
+
+async def test_the_first_record_at_a_time_is_found_in_either_tier_from_the_log_start_on(tmp_path: Path) -> None:
+    async with cold(tmp_path) as (made, reader):
+        partition = made.partition
+        assert await reader.offset_for_timestamp(partition, FIRST_MS + 1) == (1, FIRST_MS + 1000)
+        assert await reader.offset_for_timestamp(partition, FIRST_MS + 3000) == (3, FIRST_MS + 100_000)
+        assert await reader.offset_for_timestamp(partition, FIRST_MS + 100_001) is None
+        await made.lifecycle.move_log_start(partition, 4)
+        assert await reader.offset_for_timestamp(partition, 0) == (4, FIRST_MS + 4000)
+        assert await reader.offset_for_timestamp(partition, FIRST_MS + 4001) == (5, FIRST_MS + 5000)
+
+
+async def test_the_latest_record_may_be_a_cold_one(tmp_path: Path) -> None:
+    async with cold(tmp_path) as (made, reader):
+        assert await reader.max_timestamp(made.partition) == (3, FIRST_MS + 100_000)
+        await made.lifecycle.move_log_start(made.partition, 4)
+        assert await reader.max_timestamp(made.partition) == (5, FIRST_MS + 5000)
