@@ -1,0 +1,82 @@
+"""The way of a KIP-848 member's heartbeat to its group, and the topics that it may mean."""
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from tests.unit.broker.context import SetClock
+from tests.unit.broker.groups.coordinators import PARTITIONS, Coordinating, coordinating, joining
+from tiered.broker.groups.classic_group import ClassicGroup
+from tiered.broker.groups.consumer import ConsumerGroups
+from tiered.broker.groups.values import GroupKind
+from tiered.broker.host.resource_configs import ResourceConfigs
+from tiered.errors import GroupNotFound, UnknownMember
+from tiered.ids import TopicId
+from tiered.rules.groups.assignors import NO_PARTITIONS
+from tiered.rules.groups.consumer_heartbeat import Heartbeat
+
+HEARTBEAT = Heartbeat(
+    group_id="g", member_id="m", epoch=0, rebalance_timeout_ms=10_000, topics=frozenset({"orders"}),
+    owned=NO_PARTITIONS,
+)  # fmt: skip
+
+
+@pytest.fixture
+async def broker(tmp_path: Path) -> AsyncIterator[Coordinating]:
+    async with coordinating(tmp_path, group_initial_rebalance_delay_ms="0") as made:
+        yield made
+
+
+async def test_a_group_from_another_coordinator_gives_nothing_away_until_its_members_could_hear_of_it(
+    broker: Coordinating,
+) -> None:
+    """They may use their partitions until their next heartbeats tell them that nobody knows them."""
+    groups, clock = broker.groups.consumer, broker.context.clock
+    assert isinstance(clock, SetClock)
+    broker.groups.offsets.note_generation(
+        "g", kind=GroupKind.CONSUMER, protocol_type="consumer", generation=7, is_empty=True
+    )
+    groups.slots_gained([broker.groups.slot("g")])
+    first = await groups.heartbeat(HEARTBEAT)
+    assert first.epoch > 7
+    assert not first.assignment
+    interval_ms = ResourceConfigs(lambda: broker.settings).group("g").consumer_heartbeat_interval_ms
+    clock.waited_ms += interval_ms // 2
+    assert not (await groups.heartbeat(replace(HEARTBEAT, member_id="second"))).assignment
+    clock.waited_ms += interval_ms
+    assert (await groups.heartbeat(replace(HEARTBEAT, member_id="third"))).assignment
+
+
+async def test_only_who_joins_makes_a_group_or_changes_its_protocol(broker: Coordinating) -> None:
+    groups = broker.groups.consumer
+    with pytest.raises(UnknownMember):
+        await groups.heartbeat(replace(HEARTBEAT, epoch=3))
+    assert broker.groups.find("g") is None
+    joined = await broker.groups.classic.join(joining(topic="orders"))
+    with pytest.raises(UnknownMember):
+        await groups.heartbeat(replace(HEARTBEAT, epoch=3))
+    found = broker.groups.find("g")
+    assert isinstance(found, ClassicGroup)
+    assert list(found.members) == [joined.member_id]
+    with pytest.raises(GroupNotFound, match="describe it as a classic one"):
+        await groups.group("g")
+
+
+async def test_a_member_that_names_no_pattern_keeps_its_last(broker: Coordinating) -> None:
+    groups = broker.groups.consumer
+    answer = await groups.heartbeat(replace(HEARTBEAT, topics=frozenset(), pattern="ord.*"))
+    assert answer.assignment
+    later = replace(HEARTBEAT, epoch=answer.epoch, topics=None, pattern=None)
+    assert groups.pattern_of(later).text == "ord.*"
+    await groups.heartbeat(replace(later, topics=frozenset(), pattern=""))
+    assert not groups.pattern_of(later)
+
+
+async def test_partitions_of_topics_that_do_not_exist_are_left_out_by_name_and_by_id(broker: Coordinating) -> None:
+    groups, orders = ConsumerGroups(broker.groups), broker.topics.by_name("orders").topic_id
+    assert groups.by_id({"orders": (2, -1, 0, PARTITIONS), "gone": (0,)}) == {orders: frozenset({0, 2})}
+    assert groups.by_id({"orders": (PARTITIONS,)}) == {}
+    assert groups.named({orders: frozenset({2, 0}), TopicId(UUID(int=9)): frozenset({0})}) == {"orders": (0, 2)}
