@@ -64,8 +64,10 @@ async def looking_at(bucket: Bucket, clock: SetClock) -> AsyncIterator[BucketTop
     try:
         async with asyncio.TaskGroup() as tasks:
             await topics.start(tasks)
-            yield topics
-            await topics.stop()
+            try:
+                yield topics
+            finally:
+                await topics.stop()
     finally:
         topics.close()
 

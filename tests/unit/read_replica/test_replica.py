@@ -52,8 +52,10 @@ async def reading(made: VerifiedStore) -> AsyncIterator[Reading]:
             await cold.start(tasks)
             counters = CountersState()
             reader = BucketReader(cold, disk, counters, topics)
-            yield Reading(reader=reader, partition=partition_of(topics), counters=counters)
-            await cold.stop()
+            try:
+                yield Reading(reader=reader, partition=partition_of(topics), counters=counters)
+            finally:
+                await cold.stop()
     finally:
         pool.close()
         disk.close()
