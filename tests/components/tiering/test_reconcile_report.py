@@ -72,7 +72,8 @@ def test_lost_cut_and_flipped_objects_in_s3_are_told_everywhere_until_they_are_b
         doctor = ["doctor", "--data", str(c.data), "--kafka", c.bootstrap, "--http", c.http_url.removeprefix("http://")]
         main([*doctor, "--only", "broker"])
         assert (
-            "disk, catalogue and object store disagree: 1 missing, 1 wrong-size, 1 damaged" in capsys.readouterr().out
+            "disk, metadata store and object store disagree: 1 missing, 1 wrong-size, 1 damaged"
+            in capsys.readouterr().out
         )
         assert main(["reconcile", "--http", c.http_url]) == 1
         text = capsys.readouterr().out
