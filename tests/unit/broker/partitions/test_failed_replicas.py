@@ -20,7 +20,7 @@ from tiered.meta import brokers, topics
 from tiered.meta.changes import ChangeSet
 
 TOPIC_ID = TopicId(UUID(int=7))
-SHARED, ALONE = TopicPartition(TOPIC_ID, 0), TopicPartition(TOPIC_ID, 1)
+SHARED, ALONE, WELL = (TopicPartition(TOPIC_ID, number) for number in range(3))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,8 +31,8 @@ class Replicas:
 
     @property
     def leaders(self) -> list[int]:
-        """Of both partitions."""
-        return [row.leader for key in (SHARED, ALONE) if (row := self.image.row(key))]
+        """Of each partition."""
+        return [row.leader for key in (SHARED, ALONE, WELL) if (row := self.image.row(key))]
 
 
 def registered(conn: Connection, *, broker_id: int) -> None:
@@ -41,13 +41,13 @@ def registered(conn: Connection, *, broker_id: int) -> None:
 
 @asynccontextmanager
 async def replicas(folder: Path) -> AsyncIterator[Replicas]:
-    """Broker 1 leads both partitions; broker 2 follows in the first, and nobody in the second."""
+    """Broker 1 leads all partitions; broker 2 follows in the first and the last, and nobody in the second."""
     async with surroundings(folder) as made, asyncio.TaskGroup() as group:
         context, image = made.context, ClusterImage()
         for broker_id in (1, 2):
             await context.database.run(partial(registered, broker_id=broker_id))
         create = partial(topics.create, name="orders", topic_id=TOPIC_ID, configs={}, now_ms=0)
-        await context.database.run(partial(create, assignments=[(1, 2), (1,)]))
+        await context.database.run(partial(create, assignments=[(1, 2), (1,), (1, 2)]))
         feed = ChangeFeed(context=context, image=image)
 
         async def apply(found: ChangeSet) -> None:
@@ -69,11 +69,11 @@ async def replicas(folder: Path) -> AsyncIterator[Replicas]:
 
 async def test_another_leads_where_one_can_and_where_none_can_nothing_changes(tmp_path: Path) -> None:
     async with replicas(tmp_path) as has:
-        assert has.leaders == [1, 1]
+        assert has.leaders == [1, 1, 1]
         for key in (SHARED, ALONE):
             has.failed.add(key)
         await has.failed.resign()
-        assert has.leaders == [2, 1]
+        assert has.leaders == [2, 1, 1]
         row = has.image.row(SHARED)
         assert row is not None
         assert [each.broker_id for each in row.isr] == [2]
@@ -88,4 +88,4 @@ async def test_a_replica_that_works_again_stays(tmp_path: Path) -> None:
         assert SHARED in has.failed
         has.failed.discard(SHARED)
         await has.failed.resign()
-        assert has.leaders == [1, 1]
+        assert has.leaders == [1, 1, 1]

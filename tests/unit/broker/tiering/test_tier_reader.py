@@ -72,3 +72,20 @@ async def test_the_latest_record_may_be_a_cold_one(tmp_path: Path) -> None:
         assert await reader.max_timestamp(made.partition) == (3, FIRST_MS + 100_000)
         await made.lifecycle.move_log_start(made.partition, 4)
         assert await reader.max_timestamp(made.partition) == (5, FIRST_MS + 5000)
+
+
+async def test_a_look_up_by_time_finds_nothing_below_a_log_start_within_a_batch(tmp_path: Path) -> None:
+    two = [Record(offset=at, timestamp_ms=FIRST_MS + at, key=None, value=b"v" * 250) for at in range(2)]
+    configs = {"local.retention.bytes": "0", "retention.ms": "-1"}
+    async with (
+        tiers(tmp_path, configs, written=lambda _: bytearray(encode_batch(two))) as made,
+        asyncio.TaskGroup() as group,
+    ):
+        await made.cold_reader.start(group)
+        partition, reader = made.partition, TierReader(made.cold_reader, made.context.disk, made.context.counters)
+        await made.lifecycle.upload(partition, 0)
+        await made.lifecycle.delete_local(partition)
+        assert await reader.offset_for_timestamp(partition, 0) == (0, FIRST_MS)
+        await made.lifecycle.move_log_start(partition, 1)
+        assert await reader.offset_for_timestamp(partition, 0) == (1, FIRST_MS + 1)
+        await made.cold_reader.stop()
