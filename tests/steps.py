@@ -30,6 +30,15 @@ ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 PROPERTIES = "tests/properties"
 OF_ONE_PROCESS = ("tests/unit", PROPERTIES, "tests/house", "tests/golden")
+LEFT_TO_TEST = (
+    "tests/house/test_reports.py",
+    "tests/unit/broker/groups/test_offset_commits.py",
+    "tests/unit/broker/tiering/test_cold_pacing.py",
+    "tests/unit/cold/s3/test_s3_answers.py",
+    "tests/unit/hot/test_kill.py",
+    "tests/unit/meta/test_two_uploaders.py",
+)
+"""Tests of one process that wait, or start processes and kill them. `make check` leaves them to `make test`."""
 LONG_RUNS = "not soak and not interop and not fuzz and not terraform and not localstack"
 SPARK = "tests/spark"
 TERRAFORM = "tests/terraform"
@@ -98,7 +107,10 @@ def steps(target: str, extra: list[str]) -> list[Step]:
             # Examples that are drawn take twenty seconds, and `make test` draws them.
             soon = [folder for folder in present() if folder != PROPERTIES]
             # Each worker imports all of them once more, for six seconds of a core: two are as many as there are cores.
-            unit_tests = pytest("unit tests", *soon, *IN_ORDER, "-n", "2", "-m", f"not slow and {LONG_RUNS}", *extra)
+            later = [f"--ignore={file}" for file in LEFT_TO_TEST]
+            unit_tests = pytest(
+                "unit tests", *soon, *later, *IN_ORDER, "-n", "2", "-m", f"not slow and {LONG_RUNS}", *extra
+            )
             beside = [replace(each, lane="beside") for each in (TYPES, FLOORS, DEPENDENCIES)]
             return [LINT, STYLE, *beside, unit_tests]
         case "test":
