@@ -2,8 +2,8 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -48,11 +48,17 @@ async def broker(tmp_path: Path) -> AsyncIterator[Coordinating]:
         yield made
 
 
-@contextmanager
-def slow_sql(broker: Coordinating) -> Iterator[None]:
+@asynccontextmanager
+async def slow_sql(broker: Coordinating) -> AsyncIterator[None]:
     """A transaction that takes all of this block: it has the turn, and SQLite does one at a time."""
-    over = threading.Event()
-    task = asyncio.ensure_future(broker.groups.offsets.commits.exclusively([], lambda _: over.wait(20)))
+    begun, over = threading.Event(), threading.Event()
+
+    def wait(_: Connection) -> None:
+        begun.set()
+        over.wait(20)
+
+    task = asyncio.ensure_future(broker.groups.offsets.commits.exclusively([], wait))
+    assert await asyncio.to_thread(begun.wait, 20)
     try:
         yield
     finally:
@@ -121,8 +127,7 @@ async def test_a_group_that_members_join_while_it_is_being_deleted_stays_with_wh
     broker: Coordinating,
 ) -> None:
     await commit(broker, 1)
-    with slow_sql(broker):
-        await a_few_turns()
+    async with slow_sql(broker):
         deleting = asyncio.ensure_future(broker.groups.delete_group("billing"))
         await a_few_turns()
         member = await broker.groups.consumer.heartbeat(heartbeat("m"))
@@ -148,8 +153,7 @@ async def test_offsets_that_members_commit_while_older_ones_are_being_deleted_st
 
 
 async def test_a_group_that_was_being_read_when_the_broker_stopped_is_not_taken_in(broker: Coordinating) -> None:
-    with slow_sql(broker):
-        await a_few_turns()
+    async with slow_sql(broker):
         joined = asyncio.ensure_future(broker.groups.classic.join(joining(group_id="late")))
         await a_few_turns()
         broker.groups.begin_stop()
