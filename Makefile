@@ -33,7 +33,7 @@ install: $(FULL_STAMP) $(KERNEL) ## set up everything that tests, demo and bench
 test: install kcat chromium ## lint, types, floors and every test: under eight minutes on two quiet cores, the first time with five more
 	@$(PY) tests/steps.py test $(TEST_ARGS)
 
-check: install ## lint, types, floors, dependencies, secrets and unit tests: under a minute
+check: install ## lint, types, floors, dependencies, secrets and unit tests: half a minute
 	@$(PY) tests/steps.py check $(TEST_ARGS)
 
 generated: install ## write what is made of the code: types of messages, tables of docs, public names

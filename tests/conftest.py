@@ -3,6 +3,7 @@
 Owns no fixture of any room: those live beside their tests. A missing tool fails a test, it never skips it.
 """
 
+import atexit
 import gc
 import os
 import shutil
@@ -46,6 +47,9 @@ hypothesis.settings.register_profile("fuzz", max_examples=20_000, deadline=None,
 hypothesis.settings.load_profile(os.environ.get("TIERED_HYPOTHESIS_PROFILE", "default"))
 
 
+# Until all is collected there is hardly anything to free, and the collector would look at all of it again and again.
+gc.disable()
+
 DURATIONS = Path(__file__).parent / "durations.txt"
 """Seconds and file, for each file that takes two or more; `python tests/steps.py durations` writes it from the newest
 run. What takes longest as one piece begins first, so that no worker ends long after the others."""
@@ -61,11 +65,12 @@ def pytest_collection_finish() -> None:
     """Thousands of tests and what they import stay until the end: the collector need not look at them each time."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
-def pytest_sessionfinish() -> None:
-    """At its end an interpreter frees what its libraries would otherwise call leaks."""
-    gc.unfreeze()
+# At its end an interpreter frees what its libraries would otherwise call leaks. No sooner: pytest's own last look for
+# what nobody closed collects five times, which takes three seconds if all of it is looked at.
+atexit.register(gc.unfreeze)
 
 
 class FileOnOneWorker(LoadScopeScheduling):

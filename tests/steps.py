@@ -29,7 +29,7 @@ from xml.etree import ElementTree
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 PROPERTIES = "tests/properties"
-OF_ONE_PROCESS = ("tests/unit", PROPERTIES, "tests/house", "tests/golden")
+OF_ONE_PROCESS = ("tests/house", "tests/golden", "tests/unit", PROPERTIES)
 LEFT_TO_TEST = (
     "tests/house/test_reports.py",
     "tests/unit/broker/groups/test_offset_commits.py",
@@ -106,10 +106,10 @@ def steps(target: str, extra: list[str]) -> list[Step]:
         case "check":
             # Examples that are drawn take twenty seconds, and `make test` draws them.
             soon = [folder for folder in present() if folder != PROPERTIES]
-            # Each worker imports all of them once more, for six seconds of a core: two are as many as there are cores.
+            # Each worker imports all of them once more, for four seconds of a core; a third has what two wait for.
             later = [f"--ignore={file}" for file in LEFT_TO_TEST]
             unit_tests = pytest(
-                "unit tests", *soon, *later, *IN_ORDER, "-n", "2", "-m", f"not slow and {LONG_RUNS}", *extra
+                "unit tests", *soon, *later, *IN_ORDER, "-n", "3", "-m", f"not slow and {LONG_RUNS}", *extra
             )
             beside = [replace(each, lane="beside") for each in (TYPES, FLOORS, DEPENDENCIES)]
             return [LINT, STYLE, *beside, unit_tests]

@@ -146,7 +146,9 @@ def marks_without_reason(tree: ast.Module) -> list[int]:
 
 
 def test_no_test_is_skipped_without_a_reason() -> None:
-    found = {relative(path): marks_without_reason(ast.parse(path.read_text())) for path in TESTS}
+    sources = {relative(path): path.read_text() for path in TESTS}
+    named = {path: source for path, source in sources.items() if "skip" in source or "xfail" in source}
+    found = {path: marks_without_reason(ast.parse(source)) for path, source in named.items()}
     assert not {path: lines for path, lines in found.items() if lines}
 
 

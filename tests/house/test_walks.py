@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -11,15 +12,16 @@ STEP = re.compile(r"`((?:tiered|spark)/[\w/]+\.py)::([\w.]+)`")
 STEPS = sorted(set(STEP.findall((ROOT / "docs/walks.md").read_text())))
 
 
-def functions_of(path: str) -> set[str]:
-    found = set()
+@cache
+def functions_of(path: str) -> frozenset[str]:
+    found: set[str] = set()
     for node in ast.parse((ROOT / path).read_text()).body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             found.add(node.name)
         elif isinstance(node, ast.ClassDef):
             inner = (each for each in node.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef))
             found.update(f"{node.name}.{each.name}" for each in inner)
-    return found
+    return frozenset(found)
 
 
 @pytest.mark.parametrize(("path", "function"), STEPS)
