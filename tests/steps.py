@@ -51,9 +51,9 @@ SLOWEST_TOLD = 40
 DURATIONS = ROOT / "tests/durations.txt"
 LEAST_SECONDS = 2
 # A file, and with it its fixtures, stays on one worker; tests/conftest.py decides which file begins first.
-# Five workers for two cores: a test waits for processes, disks and time-outs two thirds of its time.
+# Six workers for two cores: a test waits for processes, disks and time-outs two thirds of its time.
 IN_ORDER = ("--no-loadscope-reorder",)
-WORKERS = ("-n", "5", *IN_ORDER)
+WORKERS = ("-n", "6", *IN_ORDER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
