@@ -44,7 +44,7 @@ SPARK = "tests/spark"
 TERRAFORM = "tests/terraform"
 SKIPPED = 75
 """The exit code of a step that could not look. The summary says so, and nobody takes it for a success."""
-LAST_WORDS_BYTES = 4096
+LAST_WORDS_BYTES = 64 << 10
 RESULTS = ROOT / "build/test-results"
 """What each step of pytest said of each test, as JUnit's XML; the newest run's."""
 SLOWEST_TOLD = 40
@@ -73,6 +73,8 @@ class Result:
     seconds: float
     passed: int = 0
     """Tests."""
+    skipped: tuple[str, ...] = ()
+    """What was left out and why, in the words of pytest, or of a step that could not look."""
 
 
 # Without its cache: how imports are sorted depends on other files too, and it takes no time.
@@ -157,12 +159,13 @@ def run(step: Step, environment: Mapping[str, str], *, keep: IO[bytes] | None) -
     started = time.monotonic()
     if step.results is not None:
         step.results.unlink(missing_ok=True)
-    code, passed = listen(step.argv, environment, keep or sys.stdout.buffer)
-    return Result(name=step.name, code=code, seconds=time.monotonic() - started, passed=passed)
+    code, words = listen(step.argv, environment, keep or sys.stdout.buffer)
+    seconds = time.monotonic() - started
+    return Result(name=step.name, code=code, seconds=seconds, passed=passed_of(words), skipped=skipped_of(words, code))
 
 
-def listen(argv: Sequence[str], environment: Mapping[str, str], output: IO[bytes]) -> tuple[int, int]:
-    """The exit code of a command whose words go to `output`, and how many tests its last words call passed."""
+def listen(argv: Sequence[str], environment: Mapping[str, str], output: IO[bytes]) -> tuple[int, str]:
+    """The exit code of a command whose words go to `output`, and its last words."""
     end = b""
     with subprocess.Popen(
         argv, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, bufsize=0
@@ -172,7 +175,7 @@ def listen(argv: Sequence[str], environment: Mapping[str, str], output: IO[bytes
             output.write(said)
             output.flush()
             end = (end + said)[-LAST_WORDS_BYTES:]
-    return process.returncode, passed_of(end.decode(errors="replace"))
+    return process.returncode, end.decode(errors="replace")
 
 
 def passed_of(words: str) -> int:
@@ -180,6 +183,12 @@ def passed_of(words: str) -> int:
     last_line = words.rstrip().rpartition("\n")[2]
     found = re.search(r"\b(\d+) passed\b", last_line)
     return int(found[1]) if found else 0
+
+
+def skipped_of(words: str, code: int) -> tuple[str, ...]:
+    """Pytest's lines about tests that it left out; of a step that could not look, its last line."""
+    lines = words.rstrip().splitlines()
+    return tuple(lines[-1:]) if code == SKIPPED else tuple(line for line in lines if line.startswith("SKIPPED ["))
 
 
 def seconds_of(todo: Sequence[Step]) -> dict[str, float]:
@@ -237,6 +246,8 @@ def main(argv: list[str]) -> int:
     print("\n--- summary")
     for each in results:
         print(f"{word(each.code):8}{each.name:24}{each.seconds:7.1f} s")
+        for skipped in each.skipped:
+            print(f"        {skipped}")
     # A line as pytest's: the count that a reader sees at the end is that of all.
     print(f"{sum(each.passed for each in results)} passed in {time.monotonic() - started:.0f} s")
     return 1 if any(word(each.code) == "FAILED" for each in results) else 0

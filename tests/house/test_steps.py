@@ -17,6 +17,7 @@ from tests.steps import (
     pytest,
     run_all,
     seconds_of,
+    skipped_of,
     steps,
     word,
 )
@@ -50,6 +51,17 @@ def test_what_the_last_words_count_is_what_passed() -> None:
     assert passed_of("FAILED tests/a.py::b\n1 failed, 12 passed in 3.00s\n") == 12
     assert passed_of("Success: 12 passed over 3 files\nno tests ran in 0.01s\n") == 0
     assert passed_of("") == 0
+
+
+def test_the_summary_says_what_was_skipped_and_why() -> None:
+    left_out = "SKIPPED [2] tests/a.py:9: systemd-analyze is missing: install systemd"
+    assert skipped_of(f"..ss\n=== short test summary info\n{left_out}\n2 passed, 2 skipped in 0.10s\n", 0) == (
+        left_out,
+    )
+    assert skipped_of("12 passed in 3.00s\n", 0) == ()
+    assert skipped_of("asking\nskipped: nobody answered\n", SKIPPED) == ("skipped: nobody answered",)
+    (result,) = run_all([replace(pytest("x"), argv=("echo", left_out), results=None)], os.environ)
+    assert result.skipped == (left_out,)
 
 
 def test_each_tests_seconds_are_kept(tmp_path: Path) -> None:

@@ -8,12 +8,14 @@ import pytest
 
 from tests.terraform.installed import ROOT
 
-pytestmark = pytest.mark.terraform
+pytestmark = [
+    pytest.mark.terraform,
+    pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is missing: install systemd"),
+]
 
 UNITS = sorted((ROOT / "deploy/systemd").iterdir())
 
 
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
 @pytest.mark.parametrize("unit", UNITS, ids=lambda path: path.name)
 def test_systemd_understands_every_line(unit: Path, tmp_path: Path) -> None:
     for each in UNITS:
@@ -28,8 +30,6 @@ def test_systemd_understands_every_line(unit: Path, tmp_path: Path) -> None:
 
 
 def test_a_misspelt_line_would_be_seen(tmp_path: Path) -> None:
-    if shutil.which("systemd-analyze") is None:
-        pytest.skip("systemd-analyze is not installed")
     (tmp_path / "wrong.service").write_text("[Service]\nExecStart=/bin/true\nNoNewPriviliges=yes\n")
     done = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", str(tmp_path / "wrong.service")],
