@@ -47,9 +47,6 @@ hypothesis.settings.register_profile("fuzz", max_examples=20_000, deadline=None,
 hypothesis.settings.load_profile(os.environ.get("TIERED_HYPOTHESIS_PROFILE", "default"))
 
 
-# Until all is collected there is hardly anything to free, and the collector would look at all of it again and again.
-gc.disable()
-
 DURATIONS = Path(__file__).parent / "durations.txt"
 """Seconds and file, for each file that takes two or more; `python tests/steps.py durations` writes it from the newest
 run. What takes longest as one piece begins first, so that no worker ends long after the others."""
@@ -61,11 +58,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: -seconds.get(item.path, 0))
 
 
-def pytest_collection_finish() -> None:
-    """Thousands of tests and what they import stay until the end: the collector need not look at them each time."""
-    gc.collect()
-    gc.freeze()
-    gc.enable()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Thousands of tests and what they import stay until the end: the collector looks at them once, when all are there,
+    and never again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 # At its end an interpreter frees what its libraries would otherwise call leaks. No sooner: pytest's own last look for
