@@ -101,13 +101,8 @@ class EmbeddedPostgres:
             )
         binaries = max(Path(package.submodule_search_locations[0]).glob("pginstall*/bin"), key=_version)
         if self._as_nobody and not self._works_as_nobody([str(binaries / "postgres"), "-V"]):
-            # The environment lies in a folder that only root can enter.
-            copy = self.folder / "install"
-            if not copy.exists():
-                with tempfile.TemporaryDirectory(dir=self.folder) as partial:
-                    shutil.copytree(binaries.parent, Path(partial) / "install")
-                    (Path(partial) / "install").rename(copy)
-            return copy / "bin"
+            # The environment lies in a folder that only root can enter, as /root is.
+            return copied_binaries(binaries, self.folder / "install")
         return binaries
 
     def _works_as_nobody(self, command: list[str]) -> bool:
@@ -139,6 +134,25 @@ class EmbeddedPostgres:
         if done.returncode != 0:
             hint = f"; its log is {self.log}" if self.log.exists() else ""
             raise CommandFailed(f"PostgreSQL's {program} failed: {said[-500:]}{hint}")
+
+
+def copied_binaries(binaries: Path, copy: Path) -> Path:
+    """The same programs in the folder `copy`, which is made unless they are there.
+
+    They find the libraries that came with their package by the way from one to the other, so both keep their places.
+    """
+    programs, package = binaries.parent, binaries.parent.parent
+    copied = copy / package.name / programs.name
+    if not copied.exists():
+        shutil.rmtree(copy, ignore_errors=True)  # Of an older package, or left unfinished.
+        with tempfile.TemporaryDirectory(dir=copy.parent) as folder:
+            partial = Path(folder) / copy.name
+            shutil.copytree(programs, partial / package.name / programs.name)
+            libraries = package.with_name(f"{package.name}.libs")
+            if libraries.is_dir():
+                shutil.copytree(libraries, partial / libraries.name)
+            partial.rename(copy)
+    return copied / binaries.name
 
 
 def _socket_folder(folder: Path) -> Path:
