@@ -132,6 +132,14 @@ class NotCoordinator(Retriable):
     """Another broker coordinates this group: find the coordinator again."""
 
 
+class ConcurrentTransactions(Retriable):
+    """The last transaction of this transactional id is being ended; the next request for it has to wait."""
+
+
+class UnstableOffset(Retriable):
+    """An open transaction may change this committed offset; `require_stable` reads wait for its end."""
+
+
 class RebalanceInProgress(Retriable):
     """The group is rebalancing: join again."""
 
@@ -149,6 +157,14 @@ class FencedLeaderEpoch(Fenced):
 
 class StaleProducerEpoch(Fenced):
     """A newer instance of this producer is active."""
+
+
+class ProducerFenced(Fenced):
+    """A newer producer has this transactional id. Clients that do not know the code are told StaleProducerEpoch's."""
+
+
+class TransactionCoordinatorFenced(Fenced):
+    """The transaction has another coordinator by now, and a marker of the earlier one comes too late."""
 
 
 class StaleBrokerEpoch(Fenced):
@@ -259,7 +275,23 @@ class InvalidRequiredAcks(Invalid):
 
 
 class InvalidTransactionState(Invalid):
-    """A transactional request that does not fit the transaction's state, or transactions are not served."""
+    """A transactional request that does not fit the transaction's state."""
+
+
+class InvalidTransactionTimeout(Invalid):
+    """The transaction time-out is not positive, or above `transaction.max.timeout.ms`."""
+
+
+class InvalidProducerIdMapping(Invalid):
+    """The transactional id is not that of this producer id: it expired, or another producer took it."""
+
+
+class TransactionalIdNotFound(Invalid):
+    """No producer has, or is still remembered with, this transactional id."""
+
+
+class TransactionAbortable(Invalid):
+    """This transaction cannot be committed any more; abort it, and the producer goes on (KIP-890)."""
 
 
 class OutOfOrderSequence(Invalid):
