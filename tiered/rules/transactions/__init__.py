@@ -1,0 +1,1 @@
+"""Transactions: what a transactional producer may do next, and what its coordinator then does."""
