@@ -34,6 +34,7 @@ from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from tiered.rules.segments.segment_states import SegmentState
+from tiered.rules.transactions.transaction_state import TransactionState
 
 # Named constraints, so that a migration can drop what it did not name itself.
 metadata = MetaData(
@@ -309,6 +310,64 @@ group_offset = Table(
     Column("slot_epoch", BigInteger, nullable=False, server_default=text("0")),
     Column("commit_number", BigInteger, nullable=False, server_default=text("0")),
     Index("ix_group_offset_by_partition", "topic_id", "partition"),
+)
+
+# Transactions. As groups: the holder of a transactional id's slot alone writes its rows. What a transaction's end makes
+# of the offsets that wait for it, the same SQL transaction does (docs/adr/0023).
+
+_transaction_states = ", ".join(f"'{each.value}'" for each in TransactionState)
+_OPEN = "state IN ('Ongoing', 'PrepareCommit', 'PrepareAbort')"
+
+transactional_producer = Table(
+    "transactional_producer",
+    metadata,
+    Column("transactional_id", Text, primary_key=True),
+    Column("slot", Integer, nullable=False),
+    Column("producer_id", BigInteger, nullable=False),
+    Column("producer_epoch", Integer, nullable=False),
+    Column("last_producer_epoch", Integer, nullable=False),
+    Column("previous_producer_id", BigInteger, nullable=False),
+    Column("next_producer_id", BigInteger, nullable=False),
+    Column("timeout_ms", Integer, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("protocol", Integer, nullable=False),
+    Column("started_at_ms", BigInteger),
+    Column("changed_at_ms", BigInteger, nullable=False),
+    # Of the slot, when the row was written last: markers of an earlier coordinator are refused by it.
+    Column("coordinator_epoch", BigInteger, nullable=False),
+    CheckConstraint(f"state IN ({_transaction_states})", name="state"),
+    Index("ix_transactional_producer_open", "slot", info={WHERE: _OPEN}),
+    Index("ix_transactional_producer_changed", "changed_at_ms"),
+)
+
+transaction_partition = Table(
+    "transaction_partition",
+    metadata,
+    Column(
+        "transactional_id",
+        Text,
+        ForeignKey("transactional_producer.transactional_id", ondelete="CASCADE"),
+        primary_key=True,
+    ),
+    Column("topic_id", Uuid, primary_key=True),
+    Column("partition", Integer, primary_key=True, autoincrement=False),
+)
+
+# Offsets that wait for their transaction's end. Two transactions may have some for the same partition of a group.
+transaction_offset = Table(
+    "transaction_offset",
+    metadata,
+    Column("group_id", Text, primary_key=True),
+    Column("topic_id", Uuid, primary_key=True),
+    Column("partition", Integer, primary_key=True, autoincrement=False),
+    Column("producer_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("committed_offset", BigInteger, nullable=False),
+    Column("leader_epoch", Integer, nullable=False),
+    Column("metadata", Text, nullable=False),
+    Column("committed_at_ms", BigInteger, nullable=False),
+    Column("slot_epoch", BigInteger, nullable=False),
+    Column("commit_number", BigInteger, nullable=False),
+    Index("ix_transaction_offset_by_producer", "producer_id"),
 )
 
 # Below: what brokers report from time to time so that people can SELECT it. Never read to decide anything.

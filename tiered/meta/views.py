@@ -224,6 +224,46 @@ WHERE h.expires_at_ms IS NULL OR h.expires_at_ms > {now_ms}
 """,
 )
 
+# One row per transactional id. A transaction is open from its first partition or offset to its last marker.
+_TRANSACTIONS = View(
+    name="v_transactions",
+    columns=(
+        "transactional_id",
+        "state",
+        "producer_id",
+        "producer_epoch",
+        "started_at_ms",
+        "open_ms",
+        "timeout_ms",
+        "partitions",
+        "waiting_offsets",
+        "changed_at_ms",
+    ),
+    query="""
+SELECT x.transactional_id, x.state, x.producer_id, x.producer_epoch, x.started_at_ms,
+       {now_ms} - x.started_at_ms AS open_ms, x.timeout_ms,
+       (SELECT COUNT(*) FROM transaction_partition p WHERE p.transactional_id = x.transactional_id) AS partitions,
+       (SELECT COUNT(*) FROM transaction_offset o WHERE o.producer_id = x.producer_id) AS waiting_offsets,
+       x.changed_at_ms
+FROM transactional_producer x
+""",
+)
+
+# One row per partition of a transaction that should have ended: past its time-out, or decided and not carried out.
+_HANGING = View(
+    name="v_hanging",
+    columns=("topic", "partition", "transactional_id", "state", "producer_id", "since_ms"),
+    query="""
+SELECT t.name AS topic, p.partition, x.transactional_id, x.state, x.producer_id,
+       CASE WHEN x.state = 'Ongoing' THEN x.started_at_ms + x.timeout_ms ELSE x.changed_at_ms END AS since_ms
+FROM transactional_producer x
+JOIN transaction_partition p ON p.transactional_id = x.transactional_id
+JOIN topic t ON t.topic_id = p.topic_id AND t.deleted_at_ms IS NULL
+WHERE (x.state = 'Ongoing' AND x.started_at_ms + x.timeout_ms + 60000 < {now_ms})
+   OR (x.state IN ('PrepareCommit', 'PrepareAbort') AND x.changed_at_ms + 60000 < {now_ms})
+""",
+)
+
 _FIRST = (_SEGMENTS, _LAG, _OVERDUE_UPLOADS, _TOPIC_COST)
 _EIGHTH = (_SEGMENTS, _LAG_OF_POSITIONS, _OVERDUE_UPLOADS, _TOPIC_COST, _PARTITIONS, _PINS)
 
@@ -237,9 +277,10 @@ REVISIONS: Mapping[str, tuple[View, ...]] = MappingProxyType(
         "0006": (*_FIRST, _PARTITIONS, _PINS),
         "0007": (*_FIRST, _PARTITIONS, _PINS),
         "0008": _EIGHTH,
+        "0009": (*_EIGHTH, _TRANSACTIONS, _HANGING),
     }
 )
-"""The views as each revision leaves them. 0003 and 0004 add one each, 0008 changes `v_lag`, the others none."""
+"""The views as each revision leaves them. 0003 and 0004 add one each, 0008 changes `v_lag`, 0009 adds two."""
 
 _WORDS = {
     # Without `->>`, which SQLite has only since 3.38.
