@@ -67,6 +67,7 @@ from tiered.broker.tiering.segment_lifecycle import SegmentLifecycle
 from tiered.broker.tiering.store_look import look_at_store
 from tiered.broker.tiering.tier_reader import TierReader
 from tiered.broker.tiering.upload_pipeline import UploadPipeline
+from tiered.broker.transactions.broker_channel import PeerTransactionChannels, TransactionChannels
 from tiered.broker.view.changes import Changes
 from tiered.broker.view.feed import ChangeFeed
 from tiered.broker.view.image import ClusterImage
@@ -192,10 +193,12 @@ class Broker:
         self.audit = AuditLog(context=context, access=self.access)
         self.acls = Acls(context=context, feed=feed, changes=self.changes, access=self.access)
 
+        among_brokers = with_login(options.inter_broker_security, settings.authentication)
         self.channels: Channels = parts.channels or PeerChannels(
-            self.broker_id,
-            options.inter_broker.name,
-            with_login(options.inter_broker_security, settings.authentication),
+            self.broker_id, options.inter_broker.name, among_brokers
+        )
+        self.transaction_channels: TransactionChannels = parts.transaction_channels or PeerTransactionChannels(
+            self.broker_id, topics=topics, listener=options.inter_broker.name, security=among_brokers
         )
         isr_changes = IsrChanges(context=context, topics=topics, image=image, feed=feed)
         self.throttle = ReplicationThrottle(clock, lambda: state.settings.cluster.follower_replication_throttled_rate)
@@ -424,6 +427,7 @@ class Broker:
         await self.reconciler.stop()
         await asyncio.gather(self._housekeeping.stop(), self.upload_pipeline.stop())
         await self.replication.stop()
+        self.transaction_channels.close()
         await self.groups.stop()
         await self.feed.stop()
         await self.audit.stop()
@@ -452,6 +456,7 @@ class Broker:
         """Lets go of everything as a process that dies would: no flush, no mark of a clean end, no last word to a
         store. A call that a thread is in the middle of is carried out; uploads and downloads are not waited for."""
         self.begin_stop()
+        self.transaction_channels.close()
         await self._cold_pacing.stop()
         await self.cold_reader.stop()
         await asyncio.to_thread(self._let_go)

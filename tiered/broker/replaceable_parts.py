@@ -6,6 +6,7 @@ Owns the list of seams. Must never decide anything: the options name every part 
 from dataclasses import dataclass
 
 from tiered.broker.replication.channel import Channels
+from tiered.broker.transactions.broker_channel import TransactionChannels
 from tiered.cold.object_store import ObjectStore
 from tiered.hot.file_system import FileSystem
 from tiered.meta.engine import Database
@@ -19,5 +20,6 @@ class BrokerParts:
     store: ObjectStore | None = None
     files: FileSystem | None = None
     channels: Channels | None = None
+    transaction_channels: TransactionChannels | None = None
     boot_id: str | None = None
     """Another one after a boot of the machine, with which goes what was not flushed."""
