@@ -19,6 +19,7 @@ from tiered.config.setting import ConfigSource, ConfigType, ConfigValue, Setting
 from tiered.config.storage import LogSettings, ReconcileSettings, TieringSettings
 from tiered.config.tls import LISTENER_NAMES
 from tiered.config.topic import DEFAULTS_OF_TOPICS
+from tiered.config.transactions import TransactionSettings
 
 KIND = "broker setting"
 _NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -55,6 +56,7 @@ class BrokerSettings:
     reconcile: ReconcileSettings = field(default_factory=ReconcileSettings)
     tiering: TieringSettings = field(default_factory=TieringSettings)
     topics: TopicSettings = field(default_factory=TopicSettings)
+    transactions: TransactionSettings = field(default_factory=TransactionSettings)
 
     @staticmethod
     def of(

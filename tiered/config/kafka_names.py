@@ -26,8 +26,6 @@ _OPTIONS = frozenset(
 # (-: none), bounds. Where Kafka's default would be untrue here (classes of Java, addresses, key stores, whether there
 # are tiers), ours or none stands in its place.
 _TABLE = """
-add.partitions.to.txn.retry.backoff.max.ms int - 100 0..
-add.partitions.to.txn.retry.backoff.ms int - 20 1..
 advertised.listeners list - -
 alter.config.policy.class.name class - -
 alter.log.dirs.replication.quota.window.num int - 11 1..
