@@ -54,7 +54,8 @@ _BEFORE_LENGTH_ENDS: Final = 12
 _CRC_POSITION: Final = 17
 _CRC_COVERS_FROM: Final = 21
 _LOG_APPEND_TIME_BIT: Final = 0x08
-_TRANSACTIONAL_BIT: Final = 0x10
+TRANSACTIONAL_BIT: Final = 0x10
+"""Of the attributes: for whoever looks at every batch, where `is_transactional` would cost a call."""
 _CONTROL_BIT: Final = 0x20
 DELETE_HORIZON_BIT: Final = 0x40
 """The base timestamp is the time up to which the batch's tombstones stay (KIP-534); records count from it as ever."""
@@ -125,7 +126,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_transactional(self) -> bool:
-        return self.attributes & _TRANSACTIONAL_BIT != 0
+        return self.attributes & TRANSACTIONAL_BIT != 0
 
     @property
     def is_control(self) -> bool:
@@ -340,7 +341,7 @@ def encode_batch(
         attributes |= _LOG_APPEND_TIME_BIT
         max_timestamp_ms = log_append_time_ms
     if transactional:
-        attributes |= _TRANSACTIONAL_BIT
+        attributes |= TRANSACTIONAL_BIT
     if control:
         attributes |= _CONTROL_BIT
     body = bytearray()

@@ -8,9 +8,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from tiered.errors import CorruptFile
+from tiered.formats.control_record import TransactionMarker, read_marker
 from tiered.formats.producer_snapshot import ProducerEntry, decode_producers
+from tiered.formats.record_batch import BatchHeader
 from tiered.hot.batch_walk import FAR_BLOCK_BYTES, walk
-from tiered.hot.file_system import FileSystem, read_whole
+from tiered.hot.file_system import FileSystem, OpenFile, read_whole
 from tiered.hot.segment import LOG_SUFFIX, LogSegment
 from tiered.rules.partition import producer_state
 
@@ -63,15 +65,29 @@ def producers_at(
         file = segment.file or fs.open(segment.path + LOG_SUFFIX)
         index = segment.offset_index
         position = 0 if index is None or start <= segment.base_offset else index.lookup(start)
-        for _, header in walk(fs, file, position, segment.size_bytes, block_bytes=FAR_BLOCK_BYTES):
+        for at, header in walk(fs, file, position, segment.size_bytes, block_bytes=FAR_BLOCK_BYTES):
             if header.base_offset >= offset:
                 break
             if header.producer_id >= 0 and header.base_offset >= start:
+                marker = _marker_at(fs, file, at, header) if header.is_control else None
+                if header.is_control and marker is None:
+                    continue
                 entry = producers.pop(header.producer_id, None)  # The order is that of their last batches.
-                producers[header.producer_id] = producer_state.apply(entry, header, header.base_offset)
+                producers[header.producer_id] = producer_state.apply(entry, header, header.base_offset, marker)
                 if len(producers) > MAX_PRODUCERS:
-                    del producers[next(iter(producers))]
+                    _forget_one(producers)
     return producers
+
+
+def _marker_at(fs: FileSystem, file: OpenFile, position: int, header: BatchHeader) -> TransactionMarker | None:
+    return read_marker(fs.read(file, header.size_bytes, position), 0, header)
+
+
+def _forget_one(producers: dict[int, ProducerEntry]) -> None:
+    """Forgets the one that was silent for longest and has no open transaction."""
+    found = next((key for key, entry in producers.items() if entry.current_transaction_first_offset is None), None)
+    if found is not None:
+        del producers[found]
 
 
 def remove_snapshots(fs: FileSystem, directory: str, offsets: Sequence[int]) -> None:

@@ -9,7 +9,6 @@ from tiered.config import TopicConfig
 from tiered.errors import (
     InvalidRecord,
     InvalidTimestamp,
-    InvalidTransactionState,
     MessageTooLarge,
     UnsupportedCompression,
 )
@@ -35,7 +34,7 @@ class RecordsWithoutKey(InvalidRecord):
 def checked_header(buffer: memoryview, position: int, end: int, config: TopicConfig, name: str) -> BatchHeader:
     """The header of the one batch in `buffer[position:end]`, whose bytes are whole and right.
 
-    Raises InvalidRecord, MessageTooLarge, InvalidTransactionState, UnsupportedCompression and CorruptBatch.
+    Raises InvalidRecord, MessageTooLarge, UnsupportedCompression and CorruptBatch.
     """
     if end - position >= record_batch.MIN_BATCH_BYTES and buffer[position + record_batch.MAGIC_POSITION] != 2:
         raise InvalidRecord(f"{name}: only record batches of magic 2 are stored; upgrade the client")
@@ -60,8 +59,8 @@ def _check_shape(header: BatchHeader, size_bytes: int, config: TopicConfig, name
         raise InvalidRecord(f"{name}: {header.record_count} records do not fit into a batch of {size_bytes} bytes")
     if header.is_control:
         raise InvalidRecord(f"{name}: clients may not write control batches")
-    if header.is_transactional:
-        raise InvalidTransactionState(f"{name}: transactions are not served by this version")
+    if header.is_transactional and header.producer_id < 0:
+        raise InvalidRecord(f"{name}: a batch of a transaction needs a producer id")
     if header.compression > _ZSTD:
         raise UnsupportedCompression(f"{name}: compression codec {header.compression} is unknown")
     if header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):

@@ -6,7 +6,6 @@ report here what was committed.
 """
 
 import logging
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -14,10 +13,13 @@ from enum import Enum, auto
 from tiered.broker.host.disk_reserve import DiskReserve
 from tiered.broker.partitions import batch_checks
 from tiered.broker.partitions.acknowledgements import Acknowledgements
+from tiered.broker.partitions.cold_end import ColdEnd
 from tiered.broker.partitions.fetch_wait import Waiters
 from tiered.broker.partitions.leadership import Leadership
+from tiered.broker.partitions.log_settings import log_config
 from tiered.broker.partitions.producers import Producers
 from tiered.broker.partitions.replica_log import FetchedRun
+from tiered.broker.partitions.transactions import PartitionTransactions, Verification
 from tiered.config import TopicConfig
 from tiered.errors import (
     CorruptMetadata,
@@ -32,16 +34,18 @@ from tiered.errors import (
 from tiered.file_slice import FileSlice
 from tiered.formats import record_batch
 from tiered.formats.checkpoint import CommittedSegment
+from tiered.formats.control_record import TransactionMarker
 from tiered.formats.producer_snapshot import ProducerEntry
-from tiered.formats.record_batch import BatchHeader
+from tiered.formats.record_batch import TRANSACTIONAL_BIT, BatchHeader
 from tiered.formats.segment_check import ExpectedSegment
-from tiered.hot.log import Log, LogConfig
+from tiered.hot.log import Log
 from tiered.ids import InSyncReplica, TopicPartition
 from tiered.meta.partitions import PartitionRow
 from tiered.metrics import TrafficState
 from tiered.rules.partition import partition_state, producer_state, read_plan
 from tiered.rules.partition.partition_state import PartitionOffsets, RowOrder, RowVersion
 from tiered.rules.replication import isr
+from tiered.rules.transactions.transaction_state import ProducerIdAndEpoch
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +74,7 @@ class Appended:
     leader_epoch: int = -1
 
 
-class Partition:
+class Partition(ColdEnd):
     """This broker's replica of one partition."""
 
     def __init__(
@@ -88,6 +92,11 @@ class Partition:
         committed: Sequence[CommittedSegment],
         reserve: DiskReserve,
     ) -> None:
+        super().__init__(
+            log_start_offset=max(log_start_offset, log.log_start_offset),
+            cold_end_offset=cold_end_offset,
+            committed=committed,
+        )
         self.topic = topic
         self.topic_partition = topic_partition
         self.name = f"{topic}-{topic_partition.partition}"
@@ -111,29 +120,25 @@ class Partition:
         self._is_current = is_current
         self._is_truncating = False
         self._deferred: list[tuple[PartitionRow, int]] = []
-        self.cold_end_offset = cold_end_offset
-        self.log_start_offset = max(log_start_offset, log.log_start_offset)
         # Not the store's end: what a follower has below it may be another leader's, until its log was compared.
         self.high_watermark = min(self.log_start_offset, log.log_end_offset)
 
         self.producers = Producers(producers)
+        self._transactions = PartitionTransactions(
+            producers.values(), end_offset=log.log_end_offset, stable_offset=self.high_watermark
+        )
         self.traffic = TrafficState()
         self._reserve = reserve
         self.closed = False
-        self._committed = list(committed)
-        self.cold_bytes = sum(segment.size_bytes for segment in committed)
         log.producer_source = self.producers.entries.values
 
     # Offsets
 
     @property
     def last_stable_offset(self) -> int:
-        return self.high_watermark  # No transaction can be open: transactional batches are refused.
-
-    @property
-    def committed(self) -> tuple[CommittedSegment, ...]:
-        """The segments that the object store holds, oldest first."""
-        return tuple(self._committed)
+        """As far as a read_committed reader may see: below every transaction that is open, or whose end is not
+        committed. Never goes back (X4)."""
+        return self._transactions.last_stable_offset(self.high_watermark, self.log_start_offset)
 
     @property
     def offsets(self) -> PartitionOffsets:
@@ -339,13 +344,23 @@ class Partition:
 
     # Produce
 
-    def append(self, buffer: memoryview, position: int, end: int, *, acks: int, now_ms: int) -> Appended:
+    def append(
+        self,
+        buffer: memoryview,
+        position: int,
+        end: int,
+        *,
+        acks: int,
+        now_ms: int,
+        verified: Verification | None = None,
+    ) -> Appended:
         """Where the one batch in `buffer[position:end]` went. Stamps it in place and writes it; the caller's
         bytes are changed even when this raises.
 
-        A duplicate of one of the producer's last five batches answers with the first copy's offset. Raises
-        what `errors` calls InvalidRecord, MessageTooLarge, CorruptBatch, OutOfOrderSequence, NotLeader,
-        NotEnoughReplicas, ... and LogDirFailed when the disk refuses; then nothing was appended.
+        A duplicate of one of the producer's last five batches answers with the first copy's offset. The first batch of
+        a transaction has to be `verified`. Raises what `errors` calls InvalidRecord, MessageTooLarge, CorruptBatch,
+        OutOfOrderSequence, InvalidTransactionState, NotLeader, NotEnoughReplicas, ... and LogDirFailed when the disk
+        refuses; then nothing was appended.
         """
         if self.closed:
             raise ShuttingDown(f"{self.name} is closing here; refresh metadata and retry")
@@ -361,6 +376,8 @@ class Partition:
                 return Appended(
                     verdict.base_offset, verdict.last_offset + 1, stamped, self.log_start_offset, self.leader_epoch
                 )
+            if header.attributes & TRANSACTIONAL_BIT or self._transactions.is_any_open:
+                self._transactions.check(self.producers.entries.get(header.producer_id), header, verified)
         try:
             self._reserve.require_room()
             self._require_replicas(leadership, acks)
@@ -373,6 +390,31 @@ class Partition:
                 self.producers.refused(header, error, now_ms)
             raise
 
+    def begin_verification(self, producer_id: int, producer_epoch: int) -> Verification | None:
+        """What `append` has to be given once the coordinator has said that the producer's transaction is ongoing; None
+        when there is nothing to ask, for its transaction is open here."""
+        entry = self.producers.entries.get(producer_id)
+        return self._transactions.begin_verification(entry, producer_id, producer_epoch)
+
+    def append_marker(
+        self, marker: TransactionMarker, producer: ProducerIdAndEpoch, *, raises_epoch: bool, now_ms: int
+    ) -> Appended | None:
+        """Where the end of the producer's transaction went; None when it stands already and nothing is open. It may
+        take of the disk's reserve. `raises_epoch` when each transaction has an epoch of its own, which the marker ends.
+
+        Raises NotLeader, NotEnoughReplicas, TransactionCoordinatorFenced, StaleProducerEpoch and LogDirFailed.
+        """
+        if self.closed:
+            raise ShuttingDown(f"{self.name} is closing here; refresh metadata and retry")
+        leadership = self.require_leader()
+        entry = self.producers.entries.get(producer.producer_id)
+        batch = self._transactions.due_marker(entry, marker, producer, raises_epoch=raises_epoch, now_ms=now_ms)
+        if batch is None:
+            return None
+        self._require_replicas(leadership, ALL)
+        header = record_batch.read_header(batch, 0)
+        return self._write(leadership, memoryview(batch), 0, len(batch), header, now_ms, marker)
+
     def _require_replicas(self, leadership: Leadership, acks: int) -> None:
         if acks == ALL and self.is_under_min_isr:
             raise NotEnoughReplicas(
@@ -381,7 +423,14 @@ class Partition:
             )
 
     def _write(
-        self, leadership: Leadership, buffer: memoryview, position: int, end: int, header: BatchHeader, now_ms: int
+        self,
+        leadership: Leadership,
+        buffer: memoryview,
+        position: int,
+        end: int,
+        header: BatchHeader,
+        now_ms: int,
+        marker: TransactionMarker | None = None,
     ) -> Appended:
         base_offset = self.log.log_end_offset
         if base_offset == self.cold_end_offset:
@@ -398,7 +447,9 @@ class Partition:
         traffic.produced_batches += 1
         traffic.produced_records += header.record_count
         if header.producer_id >= 0:
-            self.producers.note(header, base_offset, now_ms)
+            self.producers.note(header, base_offset, now_ms, marker)
+            if header.attributes & TRANSACTIONAL_BIT:
+                self._transactions.note(header, base_offset, marker)
         self.advance_high_watermark()
         if leadership.has_followers:
             self.growth.wake()
@@ -427,16 +478,26 @@ class Partition:
             first = run.headers[0][0]
             end = run.headers[-1][0] + run.headers[-1][1].size_bytes
             self.log.append(run.buffer, first, end, run.headers, base_offset=base_offset, now_ms=now_ms, may_roll=False)
-            for _, header in run.headers:
+            for position, header in run.headers:
                 if header.producer_id >= 0:
-                    self.producers.note(header, header.base_offset, now_ms)
+                    marker = run.markers.get(position)
+                    if marker is None and header.is_control:
+                        continue  # Of a kind that ends no transaction.
+                    self.producers.note(header, header.base_offset, now_ms, marker)
+                    if header.attributes & TRANSACTIONAL_BIT:
+                        self._transactions.note(header, header.base_offset, marker)
 
     def log_truncated(self, producers: Sequence[ProducerEntry] | None) -> None:
         """The log was cut, or begins anew; `producers` are those at its end, None when the cut failed and nobody
         knows."""
         if producers is not None:
-            self.producers.replace(producers)
+            self._replace_producers(producers)
         self.end_truncation()
+
+    def _replace_producers(self, producers: Sequence[ProducerEntry]) -> None:
+        stable_offset = self.last_stable_offset
+        self.producers.replace(producers)
+        self._transactions.begin_anew(producers, end_offset=self.log.log_end_offset, stable_offset=stable_offset)
 
     def end_of_leader_epoch(self, leader_epoch: int) -> tuple[int, int]:
         """(leader epoch, its end offset) for the newest epoch not above `leader_epoch`; (-1, -1) if there is none,
@@ -502,57 +563,7 @@ class Partition:
         topic_id, number = self.topic_partition.topic_id, self.topic_partition.partition
         return ExpectedSegment(topic=self.topic, topic_id=topic_id, partition=number, segment=segment)
 
-    def committed_segment_at(self, offset: int) -> CommittedSegment | None:
-        """The committed segment that holds `offset`."""
-        index = bisect_right(self._committed, offset, key=lambda segment: segment.base_offset) - 1
-        if index < 0:
-            return None
-        segment = self._committed[index]
-        return segment if offset < segment.end_offset else None
-
-    # What segment_lifecycle, the feed and the admin requests report
-
-    def uploaded(self, segment: CommittedSegment) -> None:
-        """`segment` is committed in SQL. Harmless to repeat: the feed says so too."""
-        if segment.end_offset <= self.cold_end_offset:
-            return
-        # The base is lower only where DeleteRecords moved the cold end into this segment.
-        assert segment.base_offset <= self.cold_end_offset, f"{self.name}: a commit out of order"
-        self._committed.append(segment)
-        self.cold_bytes += segment.size_bytes
-        self.cold_end_offset = segment.end_offset
-
-    def learn_segments(self, committed: Sequence[CommittedSegment]) -> None:
-        """Takes over committed segments from the feed, in any order; those known already change nothing."""
-        for segment in sorted(committed, key=lambda each: each.base_offset):
-            # A gap is what retention took meanwhile: the row that says so may be waiting for a truncation to end.
-            self.cold_end_offset = max(self.cold_end_offset, segment.base_offset)
-            self.uploaded(segment)
-
-    def apply_segments(self, committed: Sequence[CommittedSegment]) -> bool:
-        """As `learn_segments`, of rows as they are in SQL by the feed and by nothing older: whether among them was one
-        that compaction has put in the place of another."""
-        is_changed = False
-        for segment in committed:
-            index = bisect_left(self._committed, segment.base_offset, key=lambda each: each.base_offset)
-            if index == len(self._committed) or segment.end_offset > self.cold_end_offset:
-                continue
-            before = self._committed[index]
-            if before.base_offset == segment.base_offset and before.object_id != segment.object_id:
-                assert before.end_offset == segment.end_offset, f"{self.name}: a swap moved {before.end_offset}"
-                self._committed[index] = segment
-                self.cold_bytes += segment.size_bytes - before.size_bytes
-                is_changed = True
-        self.learn_segments(committed)
-        return is_changed
-
-    def moved_log_start(self, log_start_offset: int) -> None:
-        """SQL has moved `log_start_offset`; whole segments below it are retired. Records that no client may read need
-        no upload, so `cold_end_offset` is never below it (T5)."""
-        self.log_start_offset = max(self.log_start_offset, log_start_offset)
-        self.cold_end_offset = max(self.cold_end_offset, self.log_start_offset)
-        self._committed = [each for each in self._committed if each.end_offset > self.log_start_offset]
-        self.cold_bytes = sum(segment.size_bytes for segment in self._committed)
+    # What the admin requests and the loader report
 
     def configure(self, config: TopicConfig) -> None:
         """Takes new settings at once; they apply from the next append on."""
@@ -566,7 +577,7 @@ class Partition:
         self, *, producers: Sequence[ProducerEntry], leader_epochs: Sequence[tuple[int, int]]
     ) -> None:
         """The local log begins anew at `cold_end_offset`; what the last object knew of its past goes on."""
-        self.producers.replace(producers)
+        self._replace_producers(producer_state.without_transactions(producers))
         self.log.restore_leader_epochs(leader_epochs)
 
     def stop(self) -> None:
@@ -574,19 +585,6 @@ class Partition:
         self.closed = True
         self.waiters.wake()
         self.growth.wake()
-
-
-def log_config(config: TopicConfig) -> LogConfig:
-    """The part of a topic's settings that its local logs need."""
-    return LogConfig(
-        segment_bytes=config.segment_bytes,
-        # A record in an active segment is not compacted, so it must not stay there for too long.
-        segment_ms=min(config.segment_ms, config.max_compaction_lag_ms) if config.is_compacted else config.segment_ms,
-        index_interval_bytes=config.index_interval_bytes,
-        max_index_bytes=config.segment_index_bytes,
-        flush_messages=config.flush_messages,
-        flush_ms=config.flush_ms,
-    )
 
 
 def _version(row: PartitionRow) -> RowVersion:

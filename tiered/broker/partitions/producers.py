@@ -1,4 +1,4 @@
-"""The idempotent producers of one partition: what each wrote last, and which of its batches were refused for now.
+"""The producers with an id of one partition: what each wrote last, and which of its batches were refused for now.
 
 A producer has up to five batches on their way. When the first is refused because the disk is full, the others must be
 refused for the same reason: told that they are out of order, librdkafka takes a new epoch and sends again what it has
@@ -12,6 +12,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from tiered.errors import OutOfOrderSequence, TieredError
+from tiered.formats.control_record import TransactionMarker
 from tiered.formats.producer_snapshot import ProducerEntry
 from tiered.formats.record_batch import BatchHeader
 from tiered.rules.partition import producer_state
@@ -53,11 +54,11 @@ class Producers:
             raise ahead  # Nothing is known of the producer, and so anything would be its next batch.
         return verdict
 
-    def note(self, header: BatchHeader, base_offset: int, now_ms: int) -> None:
-        """The batch is in the log: its producer goes on."""
+    def note(self, header: BatchHeader, base_offset: int, now_ms: int, marker: TransactionMarker | None = None) -> None:
+        """The batch is in the log: its producer goes on. `marker` is what it says if it ends a transaction."""
         # At the end, so that the order is that of their last batches.
         entry = self.entries.pop(header.producer_id, None)
-        self.entries[header.producer_id] = producer_state.apply(entry, header, base_offset)
+        self.entries[header.producer_id] = producer_state.apply(entry, header, base_offset, marker)
         self._seen_ms[header.producer_id] = now_ms
         self._refused.pop(header.producer_id, None)
 
@@ -96,8 +97,10 @@ class Producers:
                 del seen[producer_id]
 
     def forget(self, most: int) -> int:
-        """Forgets those that have been silent for longest, until `most` are left: how many those were."""
-        surplus = list(islice(self.entries, max(0, len(self.entries) - most)))
+        """Forgets those that have been silent for longest, until `most` are left, but none with an open transaction:
+        how many those were."""
+        silent = (key for key, entry in self.entries.items() if entry.current_transaction_first_offset is None)
+        surplus = list(islice(silent, max(0, len(self.entries) - most)))
         for producer_id in surplus:
             del self.entries[producer_id]
             self._seen_ms.pop(producer_id, None)

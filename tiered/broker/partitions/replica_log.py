@@ -1,14 +1,16 @@
 """A leader's batches, checked one by one, and cut into runs that a follower writes with one call each.
 
-Owns the checks: shape, CRC, offsets without a gap, epochs that do not go back. Must never look at a record, nor
-change a byte: a follower's log is the leader's, bit for bit (R4), until either of them is compacted. Only of an empty
-batch, where the leader's compaction has taken many, it takes what is still missing here.
+Owns the checks: shape, CRC, offsets without a gap, epochs that do not go back. Must never look at a record that is
+no marker, nor change a byte: a follower's log is the leader's, bit for bit (R4), until either of them is compacted.
+Only of an empty batch, where the leader's compaction has taken many, it takes what is still missing here.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from tiered.errors import CorruptBatch
 from tiered.formats.batch_filter import is_hole, trimmed
+from tiered.formats.control_record import TransactionMarker, read_marker
 from tiered.formats.record_batch import BatchHeader, read_header, verify_crc, whole_batches
 
 
@@ -19,6 +21,8 @@ class FetchedRun:
     leader_epoch: int
     buffer: memoryview
     headers: tuple[tuple[int, BatchHeader], ...]
+    markers: Mapping[int, TransactionMarker | None] = field(default_factory=dict)
+    """What the control batches say, by position; None for one of a kind that ends no transaction."""
 
     @property
     def end_offset(self) -> int:
@@ -40,6 +44,7 @@ def checked_runs(
     """
     runs: list[FetchedRun] = []
     run: list[tuple[int, BatchHeader]] = []
+    markers: dict[int, TransactionMarker | None] = {}
     epoch = latest_epoch
     for position, whole in whole_batches(buffer, 0, len(buffer)):
         verify_crc(buffer, position, whole.size_bytes)
@@ -61,14 +66,16 @@ def checked_runs(
                 "cannot be; nothing was written"
             )
         if run and found != epoch:
-            runs.append(FetchedRun(leader_epoch=epoch, buffer=buffer, headers=tuple(run)))
-            run = []
+            runs.append(FetchedRun(leader_epoch=epoch, buffer=buffer, headers=tuple(run), markers=markers))
+            run, markers = [], {}
         epoch = found
+        if header.is_control:
+            markers[position] = read_marker(buffer, position, header)
         if rest:
             runs.append(FetchedRun(leader_epoch=epoch, buffer=memoryview(rest), headers=((0, header),)))
         else:
             run.append((position, header))
         expected_offset = header.end_offset
     if run:
-        runs.append(FetchedRun(leader_epoch=epoch, buffer=buffer, headers=tuple(run)))
+        runs.append(FetchedRun(leader_epoch=epoch, buffer=buffer, headers=tuple(run), markers=markers))
     return tuple(runs)

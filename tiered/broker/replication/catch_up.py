@@ -13,6 +13,7 @@ from tiered.broker.partitions.partition import Partition, Role
 from tiered.cold.chunks.reader import ColdReader
 from tiered.errors import Corrupt, LogDirFailed
 from tiered.formats.producer_snapshot import ProducerEntry, decode_producers
+from tiered.rules.partition.producer_state import without_transactions
 from tiered.rules.replication import divergence
 from tiered.rules.replication.divergence import Divergence
 
@@ -70,7 +71,7 @@ class CatchUp:
         leader_epoch, log_end_offset = partition.leader_epoch, partition.log.log_end_offset
         # First the object: a log that is emptied has nothing that a failure could go back to.
         tail = await self._cold_reader.tail(partition.place_of(segment))
-        producers = decode_producers(tail.producer_snapshot)
+        producers = without_transactions(decode_producers(tail.producer_snapshot))
         log_ = partition.log
         if partition.role is not Role.FOLLOWER or (partition.leader_epoch, log_.log_end_offset) != (
             leader_epoch,

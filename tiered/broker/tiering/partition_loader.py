@@ -11,7 +11,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 
 from tiered.broker.context import BrokerContext
-from tiered.broker.partitions.partition import Partition, Role, log_config
+from tiered.broker.partitions.log_settings import log_config
+from tiered.broker.partitions.partition import Partition, Role
 from tiered.broker.partitions.topics import Topic, Topics
 from tiered.broker.tiering.committed_rows import committed_segment
 from tiered.broker.view.image import ClusterImage

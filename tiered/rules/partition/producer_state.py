@@ -1,15 +1,22 @@
-"""The batches that an idempotent producer may append next, and those it has appended (KIP-98, KIP-360).
+"""The batches that a producer may append next, and those it has appended (KIP-98, KIP-360, KIP-890).
 
 Owns the decision and the next state, as values. Pure: `broker.partitions.partition` keeps one entry per producer,
 the log writes them into snapshots.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
-from tiered.errors import OutOfOrderSequence, StaleProducerEpoch
+from tiered.errors import (
+    InvalidTransactionState,
+    OutOfOrderSequence,
+    StaleProducerEpoch,
+    TransactionCoordinatorFenced,
+)
+from tiered.formats.control_record import TransactionMarker
 from tiered.formats.producer_snapshot import ProducerBatch, ProducerEntry
 from tiered.formats.record_batch import BatchHeader
+from tiered.rules.transactions.transaction_state import ProducerIdAndEpoch
 
 MAX_BATCHES = 5
 """How many of a producer's last batches are remembered: as many as a client has in flight at most."""
@@ -78,11 +85,85 @@ def next_sequence(entry: ProducerEntry) -> int:
     return (entry.batches[-1].last_sequence + 1) % _SEQUENCES
 
 
-def apply(entry: ProducerEntry | None, header: BatchHeader, base_offset: int) -> ProducerEntry:
+def has_open_transaction(entry: ProducerEntry | None, producer_epoch: int) -> bool:
+    """Whether the producer has one open here in this epoch: then its coordinator has no need to be asked."""
+    return (
+        entry is not None
+        and entry.current_transaction_first_offset is not None
+        and entry.producer_epoch == producer_epoch
+    )
+
+
+def check_transaction(entry: ProducerEntry | None, header: BatchHeader, *, is_verified: bool) -> None:
+    """Returns when the batch may stand where the producer's transaction is now.
+
+    The first batch of a transaction needs its coordinator's word that the transaction is ongoing (`is_verified`): a
+    late one would open a transaction that nobody ends. Raises InvalidTransactionState.
+    """
+    if header.is_transactional:
+        if not is_verified and not has_open_transaction(entry, header.producer_epoch):
+            raise InvalidTransactionState(
+                f"producer {header.producer_id} epoch {header.producer_epoch} has no transaction here that its "
+                "coordinator vouches for; abort it and begin another"
+            )
+    elif entry is not None and entry.current_transaction_first_offset is not None:
+        raise InvalidTransactionState(
+            f"producer {header.producer_id} has a transaction open here since offset "
+            f"{entry.current_transaction_first_offset}, and this batch is not of it; end the transaction first"
+        )
+
+
+def must_append_marker(
+    entry: ProducerEntry | None, marker: TransactionMarker, producer: ProducerIdAndEpoch, *, raises_epoch: bool
+) -> bool:
+    """Whether the marker has to be appended; False when it stands already, and nothing is open that it could end.
+
+    With `raises_epoch` every marker has an epoch of its own, above that of the transaction it ends: one of an epoch
+    that has an open transaction was meant for an earlier one (X7). Without it the coordinator's epoch has to be on
+    record, also where nothing is open, or a coordinator of before could still end what begins later.
+
+    Raises TransactionCoordinatorFenced, StaleProducerEpoch.
+    """
+    if entry is None:
+        return True
+    if marker.coordinator_epoch < entry.coordinator_epoch:
+        raise TransactionCoordinatorFenced(
+            f"a marker for producer {producer.producer_id} is of coordinator epoch {marker.coordinator_epoch}, and one "
+            f"of epoch {entry.coordinator_epoch} has written here"
+        )
+    is_open = entry.current_transaction_first_offset is not None
+    if producer.producer_epoch < entry.producer_epoch or (
+        raises_epoch and producer.producer_epoch == entry.producer_epoch and is_open
+    ):
+        raise StaleProducerEpoch(
+            f"a marker for producer {producer.producer_id} epoch {producer.producer_epoch} ends nothing here, where "
+            f"the producer is in epoch {entry.producer_epoch}"
+        )
+    return (
+        is_open
+        or producer.producer_epoch > entry.producer_epoch
+        or (not raises_epoch and marker.coordinator_epoch > entry.coordinator_epoch)
+    )
+
+
+def without_transactions(entries: Iterable[ProducerEntry]) -> tuple[ProducerEntry, ...]:
+    """The producers of a log that goes on after what an object holds. Objects are made below the last stable offset:
+    whatever was open at an object's end has ended since."""
+    return tuple(
+        entry
+        if entry.current_transaction_first_offset is None
+        else replace(entry, current_transaction_first_offset=None)
+        for entry in entries
+    )
+
+
+def apply(
+    entry: ProducerEntry | None, header: BatchHeader, base_offset: int, marker: TransactionMarker | None = None
+) -> ProducerEntry:
     """The producer's state after its batch was appended at `base_offset`. Checks nothing: recovery replays with it.
 
-    A control batch (the end of a transaction) closes the open transaction and leaves the sequences of its
-    epoch as they are; the first of a new epoch forgets the old epoch's batches.
+    A control batch (the end of a transaction, of which `marker` is what it says) closes the open transaction and leaves
+    the sequences of its epoch as they are; the first of a new epoch forgets the old epoch's batches.
     """
     assert header.has_producer, "only batches of idempotent producers have state"
     batches: tuple[ProducerBatch, ...] = ()
@@ -95,6 +176,8 @@ def apply(entry: ProducerEntry | None, header: BatchHeader, base_offset: int) ->
             batches = entry.batches
     if header.is_control:
         transaction_first_offset = None
+        if marker is not None:
+            coordinator_epoch = marker.coordinator_epoch
     else:
         appended = ProducerBatch(
             base_sequence=header.base_sequence,

@@ -12,7 +12,6 @@ from tiered.errors import (
     CorruptBatch,
     InvalidRecord,
     InvalidTimestamp,
-    InvalidTransactionState,
     MessageTooLarge,
     TieredError,
 )
@@ -31,7 +30,7 @@ def checked(data: bytes, config: TopicConfig = TopicConfig()) -> BatchHeader:  #
         (bytes(batch("v") * 2), InvalidRecord, "exactly one batch"),
         (encode_batch(ONE, last_offset=5), InvalidRecord, "contradicts"),
         (encode_batch(ONE, control=True, transactional=True), InvalidRecord, "control"),
-        (encode_batch(ONE, transactional=True), InvalidTransactionState, "transactions"),
+        (encode_batch(ONE, transactional=True), InvalidRecord, "needs a producer id"),
         (encode_batch(ONE, producer_id=7), InvalidRecord, "needs a producer epoch"),
         (bytes(batch("v"))[:-1] + b"\xff", CorruptBatch, "CRC"),
         (bytes(batch("v"))[:16] + b"\x01" + bytes(batch("v"))[17:], InvalidRecord, "magic 2"),

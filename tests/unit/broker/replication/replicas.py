@@ -6,7 +6,8 @@ from uuid import UUID
 
 from tiered.broker.host.data_folder import DataFolder
 from tiered.broker.host.disk_reserve import DiskReserve
-from tiered.broker.partitions.partition import Partition, log_config
+from tiered.broker.partitions.log_settings import log_config
+from tiered.broker.partitions.partition import Partition
 from tiered.broker.partitions.replica_log import checked_runs
 from tiered.config import TopicConfig
 from tiered.hot.file_system import RealFileSystem

@@ -5,7 +5,8 @@ from pathlib import Path
 from tests.support.partition_appends import append, batch
 from tests.unit.broker.replication.replicas import EPOCHS, replica, row, tell
 from tiered.broker.host.disk_reserve import DiskReserve
-from tiered.broker.partitions.partition import Partition, log_config
+from tiered.broker.partitions.log_settings import log_config
+from tiered.broker.partitions.partition import Partition
 from tiered.hot.file_system import RealFileSystem
 from tiered.hot.log import Log
 

@@ -1,0 +1,62 @@
+"""Batches of transactions and the markers that end them, as producers and coordinators have them written."""
+
+from tests.support.partition_appends import NOW_MS
+from tiered.broker.partitions.partition import Appended, Partition
+from tiered.formats.control_record import MarkerType, TransactionMarker, encode_marker
+from tiered.formats.record_batch import BatchHeader, Record, encode_batch, read_header
+from tiered.rules.transactions.transaction_state import ProducerIdAndEpoch
+
+
+def transactional_batch(
+    producer_id: int, sequence: int = 0, *, epoch: int = 0, count: int = 1, is_transactional: bool = True
+) -> bytearray:
+    """As a transactional producer sends it."""
+    records = [Record(offset=index, timestamp_ms=NOW_MS, key=None, value=b"v") for index in range(count)]
+    return bytearray(
+        encode_batch(
+            records,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=sequence,
+            transactional=is_transactional,
+        )
+    )
+
+
+def transactional_header(producer_id: int, *, is_transactional: bool = True) -> BatchHeader:
+    return read_header(transactional_batch(producer_id, is_transactional=is_transactional, count=2), 0)
+
+
+def marker_header(producer_id: int) -> BatchHeader:
+    marker = TransactionMarker(type=MarkerType.ABORT, coordinator_epoch=0)
+    return read_header(encode_marker(marker, producer_id=producer_id, producer_epoch=0, timestamp_ms=NOW_MS), 0)
+
+
+def write(
+    partition: Partition,
+    producer_id: int,
+    sequence: int = 0,
+    *,
+    epoch: int = 0,
+    is_transactional: bool = True,
+    is_verified: bool = True,
+) -> Appended:
+    """One batch, after its coordinator was asked where that has to be."""
+    verified = partition.begin_verification(producer_id, epoch) if is_verified else None
+    data = memoryview(transactional_batch(producer_id, sequence, epoch=epoch, is_transactional=is_transactional))
+    return partition.append(data, 0, len(data), acks=-1, now_ms=NOW_MS, verified=verified)
+
+
+def end(
+    partition: Partition,
+    producer_id: int,
+    kind: MarkerType,
+    *,
+    epoch: int = 0,
+    coordinator_epoch: int = 0,
+    raises_epoch: bool = False,
+) -> Appended | None:
+    """The marker that ends the producer's transaction."""
+    marker = TransactionMarker(type=kind, coordinator_epoch=coordinator_epoch)
+    producer = ProducerIdAndEpoch(producer_id, epoch)
+    return partition.append_marker(marker, producer, raises_epoch=raises_epoch, now_ms=NOW_MS)

@@ -1,0 +1,132 @@
+"""The transactions of one replica of a partition: how far readers may see, and which producers may begin another.
+
+Owns the last stable offset, and the questions to coordinators that are on their way. Must never let the last stable
+offset pass a transaction that is open, or whose end is not committed, nor go back (X4).
+"""
+
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from weakref import WeakValueDictionary
+
+from tiered.formats.control_record import TransactionMarker, encode_marker
+from tiered.formats.producer_snapshot import ProducerEntry
+from tiered.formats.record_batch import BatchHeader
+from tiered.formats.segment_object import AbortedIndexEntry
+from tiered.rules.partition import producer_state
+from tiered.rules.partition.open_transactions import OpenTransactions, PlacedBatch
+from tiered.rules.transactions.transaction_state import ProducerIdAndEpoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, weakref_slot=True)
+class Verification:
+    """A question to a coordinator, whether the producer's transaction is ongoing, from before it was asked.
+
+    Worth nothing any more once a marker of the producer has come: the answer may be from before the transaction ended.
+    """
+
+    producer_id: int
+    producer_epoch: int
+
+
+class PartitionTransactions:
+    """Part of one partition, which tells it of every transactional batch."""
+
+    __slots__ = (
+        "_ended",
+        "_known_from_offset",
+        "_open",
+        "_stable_offset",
+        "_unstable",
+        "_verifications",
+        "is_any_open",
+    )
+
+    def __init__(self, entries: Iterable[ProducerEntry], *, end_offset: int, stable_offset: int) -> None:
+        self._verifications: WeakValueDictionary[tuple[int, int], Verification] = WeakValueDictionary()
+        """Those that somebody holds on to, by producer id and epoch."""
+        self.begin_anew(entries, end_offset=end_offset, stable_offset=stable_offset)
+
+    def begin_anew(self, entries: Iterable[ProducerEntry], *, end_offset: int, stable_offset: int) -> None:
+        """The log ends at `end_offset` with these producers. Of transactions that ended below nothing else is known:
+        the last stable offset stays at `stable_offset` until all of their markers are committed."""
+        self._open = OpenTransactions(entries)
+        self._known_from_offset = end_offset
+        self._stable_offset = stable_offset
+        self._unstable = OrderedDict.fromkeys(self._open.first_offsets())
+        """The first offsets of transactions that are open or end in `_ended`, the smallest first."""
+        self._ended: deque[tuple[int, int]] = deque()
+        """Offset of the marker and first offset of those whose marker is not known to be committed."""
+        self.is_any_open = bool(self._unstable)
+        self._verifications.clear()
+
+    def last_stable_offset(self, high_watermark: int, log_start_offset: int) -> int:
+        """As far as a read_committed reader may see."""
+        if self._unstable:
+            while self._ended and self._ended[0][0] < high_watermark:
+                del self._unstable[self._ended.popleft()[1]]
+        if high_watermark < self._known_from_offset:
+            stable_offset = self._stable_offset
+        else:
+            stable_offset = next(iter(self._unstable), high_watermark)
+        return min(high_watermark, max(log_start_offset, stable_offset))
+
+    def note(self, header: BatchHeader, base_offset: int, marker: TransactionMarker | None) -> None:
+        """A transactional batch is in the log."""
+        if marker is None:
+            before = len(self._open)
+            self._open.note(header, base_offset, marker)
+            if len(self._open) > before:
+                self._unstable[base_offset] = None
+                self.is_any_open = True
+            return
+        self._end_verifications(header.producer_id)
+        ended = self._open.note(header, base_offset, marker)
+        if ended is not None:
+            self._ended.append((base_offset, ended.first_offset))
+            self.is_any_open = bool(len(self._open))
+
+    def aborted_in(self, batches: Iterable[PlacedBatch]) -> Sequence[AbortedIndexEntry]:
+        """The rows of aborted transactions that end in batches which are about to be appended."""
+        return self._open.aborted_in(batches)
+
+    def begin_verification(
+        self, entry: ProducerEntry | None, producer_id: int, producer_epoch: int
+    ) -> Verification | None:
+        """Holds for as long as no marker ends it; None when the producer's transaction is open here already."""
+        if producer_state.has_open_transaction(entry, producer_epoch):
+            return None
+        found = self._verifications.get((producer_id, producer_epoch))
+        if found is None:
+            found = Verification(producer_id=producer_id, producer_epoch=producer_epoch)
+            self._verifications[producer_id, producer_epoch] = found
+        return found
+
+    def due_marker(
+        self,
+        entry: ProducerEntry | None,
+        marker: TransactionMarker,
+        producer: ProducerIdAndEpoch,
+        *,
+        raises_epoch: bool,
+        now_ms: int,
+    ) -> bytearray | None:
+        """The batch to append; None when it stands already. Whatever was asked about the producer counts no more.
+        Raises TransactionCoordinatorFenced, StaleProducerEpoch."""
+        is_due = producer_state.must_append_marker(entry, marker, producer, raises_epoch=raises_epoch)
+        self._end_verifications(producer.producer_id)
+        if not is_due:
+            return None
+        return encode_marker(
+            marker, producer_id=producer.producer_id, producer_epoch=producer.producer_epoch, timestamp_ms=now_ms
+        )
+
+    def _end_verifications(self, producer_id: int) -> None:
+        for key in [key for key in self._verifications if key[0] == producer_id]:
+            del self._verifications[key]
+
+    def check(self, entry: ProducerEntry | None, header: BatchHeader, verified: Verification | None) -> None:
+        """Returns when the batch may stand where its producer's transaction is now. Raises InvalidTransactionState."""
+        key = header.producer_id, header.producer_epoch
+        is_verified = verified is not None and self._verifications.get(key) is verified
+        producer_state.check_transaction(entry, header, is_verified=is_verified)
