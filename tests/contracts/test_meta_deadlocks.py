@@ -11,14 +11,16 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 from uuid import uuid4
 
 import pytest
-from sqlalchemy import Connection, event, text
+from sqlalchemy import Connection, event, select, text
 
 from tests.catalogue import NOW_MS, change_isr, create_topic, open_ready, register, registration, segment_plan
+from tests.contracts.stored_transactions import begin, pending_commit
 from tiered.errors import MetadataUnavailable, TieredError
 from tiered.ids import InSyncReplica
 from tiered.meta import (
@@ -33,16 +35,19 @@ from tiered.meta import (
     segments,
     settings,
     topics,
+    transaction_offsets,
 )
 from tiered.meta.elections import change_replica_sets
 from tiered.meta.engine import Database
 from tiered.meta.group_offsets import GroupCommit, OffsetEntry, WritingCoordinator
 from tiered.meta.groups import GroupRow
+from tiered.meta.tables import transactional_producer
 from tiered.rules.replication import elections
 
 pytest_plugins = ["tests.meta_databases"]
 
 SLOTS = 4
+PRODUCERS = [1, 2, 3]
 ROUNDS = 40
 PAUSES_S = (0, 0, 0, 0.001, 0.004)
 
@@ -57,6 +62,8 @@ class Crowd:
         self.epochs = {1: 1} | {each: first(partial(register, broker_id=each)) for each in (2, 3)}
         spread = [(1, 2, 3), (2, 3, 1), (3, 1, 2)]
         self.topic_ids = [first(partial(create_topic, name=name, assignments=spread)).topic_id for name in "ab"]
+        for producer_id in PRODUCERS:
+            begin(self.databases[1], producer_id)
         self.numbers = itertools.count()
         self.outcomes: Counter[str] = Counter()
 
@@ -131,16 +138,41 @@ class Crowd:
             ]
             return group_offsets.write(conn, commits, changed, by)
 
-        def remove_groups(conn: Connection) -> None:
-            """And some of their offsets, as their coordinator does it."""
+        def writer(conn: Connection) -> WritingCoordinator:
             held = [slot for slot in coordinator_slots.load_all(conn).values() if slot.is_held_by(broker_id, epoch)]
             epochs = {slot.slot: slot.slot_epoch for slot in held}
-            by = WritingCoordinator(broker_id=broker_id, broker_epoch=epoch, slot_epochs=epochs, commit_number=number)
-            group_offsets.require_slots(conn, epochs, by)
-            for slot in self.random.sample(held, len(held)):
+            return WritingCoordinator(broker_id=broker_id, broker_epoch=epoch, slot_epochs=epochs, commit_number=number)
+
+        def send_with_transactions(conn: Connection) -> object:
+            """Offsets of the same groups, with transactions that others decide at the same time."""
+            by = writer(conn)
+            names = [(f"g{slot}-{each}", slot) for slot in by.slot_epochs for each in range(3)]
+            commits = [
+                replace(
+                    pending_commit(
+                        1, producer_id=self.random.choice(PRODUCERS), group=group_id, slot=slot, generation=-1
+                    ),
+                    entries=self.entries(),
+                )
+                for group_id, slot in names
+            ]
+            return transaction_offsets.pend(conn, commits, by)
+
+        def decide(conn: Connection) -> None:
+            """As coordinators of transactions do it, who hold other slots than the groups'."""
+            some = sorted(self.random.sample(PRODUCERS, 2))
+            rows = select(transactional_producer).where(transactional_producer.c.producer_id.in_(some))
+            conn.execute(rows.order_by(transactional_producer.c.transactional_id).with_for_update())
+            transaction_offsets.decide(conn, some[:1], some[1:])
+
+        def remove_groups(conn: Connection) -> None:
+            """And some of their offsets, as their coordinator does it."""
+            by = writer(conn)
+            group_offsets.require_slots(conn, by.slot_epochs, by)
+            for slot in self.random.sample(sorted(by.slot_epochs), len(by.slot_epochs)):
                 keys = [(each.topic_id, each.partition) for each in self.entries()]
-                group_offsets.remove(conn, f"g{slot.slot}-0", keys[:3])
-                groups.remove(conn, f"g{slot.slot}-1")
+                group_offsets.remove(conn, f"g{slot}-0", keys[:3])
+                groups.remove(conn, f"g{slot}-1")
 
         def hold(conn: Connection) -> None:
             """Takes, renews and gives up a pin of what others upload and retire."""
@@ -184,6 +216,10 @@ class Crowd:
             replace_topic,
             commit,
             commit,
+            send_with_transactions,
+            send_with_transactions,
+            decide,
+            decide,
             remove_groups,
             group_offsets.remove_of_deleted_topics,
             report,

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import pytest
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection
 
 from tests.catalogue import register
 from tests.contracts.stored_groups import SLOTS, commit, later, offsets, take, take_unheld, write
+from tests.contracts.waiting_locks import until_blocked
 from tiered.errors import NotCoordinator
 from tiered.meta import brokers, group_offsets
 from tiered.meta.engine import Database
@@ -31,19 +32,6 @@ def held(by: WritingCoordinator, offset: int, written: threading.Event, release:
         return result
 
     return fn
-
-
-def waits_for_a_lock(database: Database) -> bool:
-    query = text(
-        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-    )
-    return bool(database.run_sync(lambda conn: conn.execute(query).scalar_one()))
-
-
-async def until_blocked(database: Database) -> None:
-    async with asyncio.timeout(10):
-        while not await asyncio.to_thread(waits_for_a_lock, database):
-            await asyncio.sleep(0.01)
 
 
 async def test_a_newer_batch_waits_for_an_older_one_that_hangs_and_wins(two: Mapping[str, Database]) -> None:

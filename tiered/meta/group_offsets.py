@@ -8,17 +8,16 @@ takes none that is not above them, so an old statement that hung and comes late 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, bindparam, delete, select, text, tuple_
+from sqlalchemy import Connection, bindparam, delete, exists, select, tuple_
 
 from tiered.errors import CoordinatorNotAvailable, IllegalGeneration, NotCoordinator, TieredError
 from tiered.meta import coordinator_slots, groups
 from tiered.meta.groups import GroupRow
-from tiered.meta.tables import group_offset, topic
-from tiered.meta.upserts import insert_in
+from tiered.meta.numbered_rows import keep_newer
+from tiered.meta.tables import group_offset, topic, transaction_offset
 
 MAX_TOPICS_TO_FILTER = 100
 
@@ -88,27 +87,59 @@ def write(
     one holds it under an epoch it does not know: take it again) or `IllegalGeneration`. Groups whose slot is
     lost are not written: another broker knows better. Two commits to one partition: the later one wins.
     """
-    wanted = {*(each.slot for each in commits), *(each.slot for each in changed)}
-    slots = coordinator_slots.lock(conn, wanted)
-    lost = {slot: error for slot in wanted if (error := _lost(slots.get(slot), slot, by)) is not None}
-    stored = groups.generations(conn, {each.group_id for each in commits})
-    refused: dict[int, TieredError] = {}
+    lost_slots = hold(conn, {*(each.slot for each in commits), *(each.slot for each in changed)}, by)
+    judged = judge(conn, commits, lost_slots)
     rows: dict[tuple[str, UUID, int], dict[str, Any]] = {}
+    for number, commit in enumerate(commits):
+        if number not in judged.refused:
+            for entry in commit.entries:
+                rows[commit.group_id, entry.topic_id, entry.partition] = values_of(commit, entry, by)
+    ours = [group for group in changed if group.slot not in lost_slots]
+    # Groups before offsets, and each in one order: no two writers ever wait for each other.
+    groups.put(conn, ours, epochs=by.slot_epochs, commit_number=by.commit_number, unless_known=judged.unknown)
+    check_all_newer(len(rows), keep_newer(conn, group_offset, list(rows.values())))
+    return WriteOutcome(refused=judged.refused)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedCommits:
+    """Which commits of a batch may not be written, and the groups of the others that SQL does not know yet."""
+
+    refused: Mapping[int, TieredError]
+    unknown: Sequence[GroupRow]
+
+
+def hold(conn: Connection, slots: Iterable[int], by: WritingCoordinator) -> Mapping[int, TieredError]:
+    """Holds the slots, beside other writers, until the transaction ends: why `by` may not write for some of them."""
+    wanted = set(slots)
+    found = coordinator_slots.lock(conn, wanted)
+    return {slot: error for slot in wanted if (error := lost(found.get(slot), slot, by)) is not None}
+
+
+def judge(
+    conn: Connection,
+    commits: Sequence[GroupCommit],
+    lost_slots: Mapping[int, TieredError],
+    refused: Mapping[int, TieredError] | None = None,
+) -> JudgedCommits:
+    """Judges by what `hold` has said of the slots, by `refused`, and by the stored generations."""
+    stored = groups.generations(conn, {each.group_id for each in commits})
+    judged: dict[int, TieredError] = {}
     unknown: dict[str, GroupRow] = {}
     for number, commit in enumerate(commits):
-        error = lost.get(commit.slot) or _outdated(commit, stored.get(commit.group_id, -1))
+        error = lost_slots.get(commit.slot) or (refused or {}).get(number)
+        error = error or _outdated(commit, stored.get(commit.group_id, -1))
         if error is not None:
-            refused[number] = error
-            continue
-        if commit.group_id not in stored:
+            judged[number] = error
+        elif commit.group_id not in stored:
             unknown[commit.group_id] = _group_without_members(commit)
-        for entry in commit.entries:
-            rows[commit.group_id, entry.topic_id, entry.partition] = _values(commit, entry, by)
-    ours = [group for group in changed if group.slot not in lost]
-    # Groups before offsets, and each in one order: no two writers ever wait for each other.
-    groups.put(conn, ours, epochs=by.slot_epochs, commit_number=by.commit_number, unless_known=list(unknown.values()))
-    _upsert(conn, list(rows.values()))
-    return WriteOutcome(refused=refused)
+    return JudgedCommits(refused=judged, unknown=list(unknown.values()))
+
+
+def check_all_newer(rows: int, stored: int) -> None:
+    """Raises NotCoordinator when some were not stored, so that none is, nor any acknowledged."""
+    if stored != rows:
+        raise NotCoordinator(f"{rows - stored} of {rows} offsets were committed by a newer coordinator")
 
 
 def require_slots(conn: Connection, slots: Iterable[int], by: WritingCoordinator) -> None:
@@ -119,7 +150,7 @@ def require_slots(conn: Connection, slots: Iterable[int], by: WritingCoordinator
     wanted = set(slots)
     found = coordinator_slots.lock(conn, wanted, alone=True)
     for slot in wanted:
-        error = _lost(found.get(slot), slot, by)
+        error = lost(found.get(slot), slot, by)
         if error is not None:
             raise error
 
@@ -139,8 +170,13 @@ def load(
 
 
 def remove(conn: Connection, group_id: str, keys: Sequence[tuple[UUID, int]]) -> None:
-    """The group has no offset for these partitions any more."""
+    """The group has no offset for these partitions any more, and none that waits."""
     if keys:
+        wanted = frozenset(keys)
+        for row in groups.hold_pending(conn, group_id):
+            if (row["topic_id"], row["partition"]) in wanted:
+                key = (transaction_offset.c[name] == value for name, value in row.items())
+                conn.execute(delete(transaction_offset).where(*key))
         one = delete(group_offset).where(
             group_offset.c.group_id == group_id,
             group_offset.c.topic_id == bindparam("of_topic"),
@@ -157,12 +193,17 @@ def old_topics(conn: Connection, group_ids: Sequence[str], *, before_ms: int) ->
 
 
 def remove_old(conn: Connection, topics_of_groups: Sequence[tuple[str, UUID]], *, before_ms: int) -> None:
-    """These groups have no offsets of these topics any more that were committed before that time."""
+    """These groups have no offsets of these topics any more that were committed before that time.
+
+    Those of a partition for which another one waits stay until that is decided.
+    """
     if topics_of_groups:
+        same = (transaction_offset.c[name] == group_offset.c[name] for name in ("group_id", "topic_id", "partition"))
         one = delete(group_offset).where(
             group_offset.c.group_id == bindparam("of_group"),
             group_offset.c.topic_id == bindparam("of_topic"),
             group_offset.c.committed_at_ms < before_ms,
+            ~exists().where(*same),
         )
         conn.execute(one, [{"of_group": group_id, "of_topic": topic_id} for group_id, topic_id in topics_of_groups])
 
@@ -181,52 +222,8 @@ def remove_of_deleted_topics(conn: Connection) -> int:
     return conn.execute(delete(group_offset).where(tuple_(*keys).in_(free))).rowcount
 
 
-_COLUMNS = tuple(column.name for column in group_offset.c)
-_UPDATED = [name for name in _COLUMNS if name not in ("group_id", "topic_id", "partition")]
-# One statement with an array for each column: a fraction of the time of as many statements.
-_POSTGRES_UPSERT = text("""
-INSERT INTO group_offset AS old (group_id, topic_id, partition, committed_offset, leader_epoch, metadata,
-                                 committed_at_ms, slot_epoch, commit_number)
-SELECT * FROM unnest(CAST(:group_id AS text[]), CAST(:topic_id AS uuid[]), CAST(:partition AS int[]),
-                     CAST(:committed_offset AS bigint[]), CAST(:leader_epoch AS int[]), CAST(:metadata AS text[]),
-                     CAST(:committed_at_ms AS bigint[]), CAST(:slot_epoch AS bigint[]),
-                     CAST(:commit_number AS bigint[]))
-ON CONFLICT (group_id, topic_id, partition) DO UPDATE
-SET committed_offset = excluded.committed_offset, leader_epoch = excluded.leader_epoch, metadata = excluded.metadata,
-    committed_at_ms = excluded.committed_at_ms, slot_epoch = excluded.slot_epoch,
-    commit_number = excluded.commit_number
-WHERE (old.slot_epoch, old.commit_number) < (excluded.slot_epoch, excluded.commit_number)
-""")
-
-
-@cache
-def _sqlite_upsert() -> Any:
-    statement = insert_in("sqlite", group_offset)
-    new = statement.excluded
-    return statement.on_conflict_do_update(
-        index_elements=["group_id", "topic_id", "partition"],
-        set_={name: new[name] for name in _UPDATED},
-        where=tuple_(group_offset.c.slot_epoch, group_offset.c.commit_number)
-        < tuple_(new.slot_epoch, new.commit_number),
-    )
-
-
-def _upsert(conn: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
-    if not rows:
-        return
-    if conn.dialect.name == "postgresql":
-        # In the key's order, so that two writers never wait for each other.
-        ordered = sorted(rows, key=lambda row: (row["group_id"], row["topic_id"], row["partition"]))
-        arrays = {name: [row[name] for row in ordered] for name in _COLUMNS}
-        changed = conn.execute(_POSTGRES_UPSERT, arrays).rowcount
-    else:
-        changed = conn.execute(_sqlite_upsert(), rows).rowcount
-    if changed != len(rows):
-        # Never acknowledged: what is stored is newer than this write.
-        raise NotCoordinator(f"{len(rows) - changed} of {len(rows)} offsets were committed by a newer coordinator")
-
-
-def _lost(row: coordinator_slots.SlotRow | None, slot: int, by: WritingCoordinator) -> TieredError | None:
+def lost(row: coordinator_slots.SlotRow | None, slot: int, by: WritingCoordinator) -> TieredError | None:
+    """Why `by` may not write for the slot, of which `row` is held."""
     if slot not in by.slot_epochs or row is None or not row.is_held_by(by.broker_id, by.broker_epoch):
         return NotCoordinator(f"slot {slot} belongs to another broker: find the group's coordinator again")
     if row.slot_epoch != by.slot_epochs[slot]:
@@ -254,7 +251,8 @@ def _group_without_members(commit: GroupCommit) -> GroupRow:
     )
 
 
-def _values(commit: GroupCommit, entry: OffsetEntry, by: WritingCoordinator) -> dict[str, Any]:
+def values_of(commit: GroupCommit, entry: OffsetEntry, by: WritingCoordinator) -> dict[str, Any]:
+    """A row of `group_offset`."""
     return {
         "group_id": commit.group_id,
         "topic_id": entry.topic_id,

@@ -9,9 +9,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Select, bindparam, delete, exists, select, tuple_, update
+from sqlalchemy import Connection, RowMapping, Select, bindparam, delete, exists, select, tuple_, update
 
-from tiered.meta.tables import consumer_group, group_offset
+from tiered.meta.tables import consumer_group, group_offset, transaction_offset
 from tiered.meta.upserts import insert_for
 from tiered.rules.groups.coordinator_slot import coordinator_slot
 
@@ -124,17 +124,34 @@ def reslot(conn: Connection, slot_count: int) -> None:
 
 
 def remove(conn: Connection, group_id: str) -> bool:
-    """The group and all its offsets are gone. True when there was anything of it."""
+    """The group and all its offsets are gone, and those that wait. True when there was anything of it."""
+    if hold_pending(conn, group_id):
+        conn.execute(delete(transaction_offset).where(transaction_offset.c.group_id == group_id))
     offsets = conn.execute(delete(group_offset).where(group_offset.c.group_id == group_id)).rowcount
     rows = conn.execute(delete(consumer_group).where(consumer_group.c.group_id == group_id)).rowcount
     return offsets + rows > 0
 
 
+def hold_pending(conn: Connection, group_id: str) -> Sequence[RowMapping]:
+    """The keys of the group's offsets that wait for their transactions' ends; no decision moves them meanwhile.
+
+    Whoever deletes a group's offsets begins with these, in the order in which decisions lock them. So neither waits for
+    the other in a circle, and no decision brings back what is deleted.
+    """
+    keys = tuple(transaction_offset.primary_key.columns)
+    waiting = select(*keys).where(transaction_offset.c.group_id == group_id)
+    return conn.execute(waiting.order_by(*keys).with_for_update()).mappings().all()
+
+
 def remove_without_offsets(conn: Connection, group_ids: Sequence[str], *, empty_before_ms: int) -> tuple[str, ...]:
-    """Deletes those of these groups that had no members since that time and no offset left, and returns them."""
+    """Deletes those of these groups that had no members since that time and no offset left, and returns them.
+
+    One that an open transaction may give offsets to stays.
+    """
     holds = exists().where(group_offset.c.group_id == consumer_group.c.group_id)
+    may_hold = exists().where(transaction_offset.c.group_id == consumer_group.c.group_id)
     empty = (consumer_group.c.group_id.in_(group_ids), consumer_group.c.empty_since_ms < empty_before_ms)
-    statement = delete(consumer_group).where(*empty, ~holds).returning(consumer_group.c.group_id)
+    statement = delete(consumer_group).where(*empty, ~holds, ~may_hold).returning(consumer_group.c.group_id)
     return tuple(conn.execute(statement).scalars())
 
 

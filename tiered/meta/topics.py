@@ -34,6 +34,7 @@ from tiered.meta.tables import (
     segment,
     topic,
     topic_config,
+    transaction_offset,
 )
 from tiered.rules.segments.segment_states import SegmentState
 
@@ -146,7 +147,7 @@ def delete_topic(conn: Connection, topic_id: UUID, *, now_ms: int, purge_after_m
         )
     )
     segments.retire_topic(conn, topic_id, now_ms=now_ms, purge_after_ms=purge_after_ms, change_number=number)
-    for reports in (group_offset, local_segment, partition_position):
+    for reports in (transaction_offset, group_offset, local_segment, partition_position):
         _delete_what_nobody_writes(conn, reports, [topic_id])
     return load(conn, topic_id)
 

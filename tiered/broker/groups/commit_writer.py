@@ -32,7 +32,7 @@ from tiered.errors import (
 )
 from tiered.meta import coordinator_slots, group_offsets, groups
 from tiered.meta.coordinator_slots import Moved, SlotRow
-from tiered.meta.group_offsets import GroupCommit, WritingCoordinator
+from tiered.meta.group_offsets import GroupCommit, WriteOutcome, WritingCoordinator
 from tiered.meta.groups import GroupRow
 from tiered.runtime import Worker
 
@@ -236,6 +236,20 @@ class OffsetCommits:
             self._slots_changed(slots)
             return value
 
+    async def in_turn(self, change: Callable[[Connection, WritingCoordinator], T]) -> T:
+        """The result of `change(conn, by)`, which runs in a transaction of its own while no other of this writer does.
+
+        `change` locks the slots that it writes for, beside others. Commits that wait may be written before or after it.
+        Raises CoordinatorNotAvailable, after which it may have happened, and what `change` raises.
+        """
+        async with self._turn:
+            await self._settle()
+            by = self._coordinator()
+            value = await self._run(lambda conn: change(conn, by))
+            if isinstance(value, WriteOutcome):
+                self._note_stale_epochs(value)
+            return value
+
     # The writer
 
     async def _write_for_ever(self) -> None:
@@ -292,10 +306,10 @@ class OffsetCommits:
                 _fail(waiting, CoordinatorNotAvailable("the commit was interrupted; commit again"))
             raise
         else:
+            self._note_stale_epochs(written)
             for number, waiting in enumerate(batch):
                 error_of_one = written.refused.get(number)
                 if error_of_one is not None:
-                    self.outcome_unknown = self.outcome_unknown or isinstance(error_of_one, CoordinatorNotAvailable)
                     _fail(waiting, error_of_one)
                 elif not waiting.done.done():
                     waiting.done.set_result(None)
@@ -370,6 +384,11 @@ class OffsetCommits:
             # Also where this task was cancelled: the call goes on without it.
             self.outcome_unknown = self.outcome_unknown or unknown
         return value
+
+    def _note_stale_epochs(self, outcome: WriteOutcome) -> None:
+        """This broker holds a slot under an epoch that it does not know: the slots are taken again."""
+        stale = any(isinstance(error, CoordinatorNotAvailable) for error in outcome.refused.values())
+        self.outcome_unknown = self.outcome_unknown or stale
 
     def _slots_changed(self, slots: Collection[int]) -> None:
         self._group_checkpoints.slots_changed(slots)

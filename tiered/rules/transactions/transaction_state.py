@@ -240,6 +240,18 @@ def check_partition(now: Transaction | None, producer: ProducerIdAndEpoch, parti
         )
 
 
+def check_ongoing(now: Transaction | None, producer: ProducerIdAndEpoch) -> None:
+    """Returns while the producer has a transaction open.
+
+    Raises InvalidProducerIdMapping, ProducerFenced, ConcurrentTransactions, InvalidTransactionState.
+    """
+    now = _of_producer(now, producer)
+    if now.state is not TransactionState.ONGOING:
+        raise InvalidTransactionState(
+            f"{now.transactional_id} has no open transaction: begin one before offsets are sent with it"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Ending:
     """What EndTxn leads to: `after is before` when it was decided so already, and nothing is to be done again."""

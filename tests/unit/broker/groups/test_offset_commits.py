@@ -1,6 +1,7 @@
 """The one writer of group rows: what is gathered, what waits for whom, and what its bounds are. On a real catalogue."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Collection
 from pathlib import Path
 
@@ -12,10 +13,11 @@ from tests.unit.broker.groups.coordinators import Coordinating, coordinating
 from tiered.broker.groups.commit_writer import MAX_WAITING_ENTRIES
 from tiered.broker.groups.committed_offsets import MAX_ENTRIES, OffsetEntry
 from tiered.broker.groups.values import Fence, GroupKind
-from tiered.errors import CoordinatorNotAvailable, InvalidRequest, NotCoordinator
+from tiered.errors import CoordinatorNotAvailable, InvalidRequest, MetadataOutcomeUnknown, NotCoordinator
 from tiered.ids import TopicId, TopicPartition
-from tiered.meta import brokers, coordinator_slots
+from tiered.meta import brokers, coordinator_slots, group_offsets
 from tiered.meta.coordinator_slots import TENURE_BITS, SlotRow
+from tiered.meta.group_offsets import WriteOutcome, WritingCoordinator
 from tiered.meta.groups import GroupRow
 
 LINGER_MS = 300
@@ -173,6 +175,61 @@ async def test_a_broker_that_lost_track_of_its_slots_epoch_learns_it_and_goes_on
         await broker.groups.offsets.delete_group("billing")
     await broker.groups.offsets.delete_group("billing")
     assert await committed(broker) == -1
+
+
+# Others that write for the slots
+
+
+async def test_what_runs_in_turn_has_a_number_above_every_write_before_it(broker: Coordinating) -> None:
+    commits = broker.groups.offsets.commits
+    numbers = [await commits.in_turn(lambda _conn, by: by.commit_number)]
+    await broker.groups.offsets.commit(fence(broker), [entry(broker, 5)])
+    numbers.append(await commits.in_turn(lambda _conn, by: by.commit_number))
+    assert numbers[1] == numbers[0] + 2, "the commit in between had one too"
+    assert await commits.in_turn(lambda _conn, by: by.slot_epochs) == broker.groups.slots.epochs
+
+
+async def test_what_runs_in_turn_runs_alone(broker: Coordinating) -> None:
+    commits = broker.groups.offsets.commits
+    began, release = threading.Event(), threading.Event()
+
+    def slowly(_conn: Connection, by: WritingCoordinator) -> int:
+        began.set()
+        assert release.wait(10)
+        return by.commit_number
+
+    first = asyncio.create_task(commits.in_turn(slowly))
+    await asyncio.to_thread(began.wait, 10)
+    second = asyncio.create_task(commits.in_turn(lambda _conn, by: by.commit_number))
+    await asyncio.sleep(0.05)
+    assert not second.done()
+    release.set()
+    assert await second == await first + 1
+
+
+async def test_what_runs_in_turn_after_an_unknown_outcome_has_the_slots_taken_again(broker: Coordinating) -> None:
+    commits = broker.groups.offsets.commits
+    before = dict(broker.groups.slots.epochs)
+
+    def lose(_conn: Connection, _by: WritingCoordinator) -> None:
+        raise MetadataOutcomeUnknown("no answer to COMMIT")
+
+    with pytest.raises(CoordinatorNotAvailable):
+        await commits.in_turn(lose)
+    after = await commits.in_turn(lambda _conn, by: by.slot_epochs)
+    assert after == {slot: epoch + 1 for slot, epoch in before.items()} == broker.groups.slots.epochs
+
+
+async def test_what_ran_in_turn_under_an_epoch_that_is_over_learns_the_new_one(broker: Coordinating) -> None:
+    commits = broker.groups.offsets.commits
+    statement = text("UPDATE coordinator_slot SET slot_epoch = slot_epoch + 1")
+    await broker.database.run(lambda conn: conn.execute(statement))
+
+    def write(conn: Connection, by: WritingCoordinator) -> WriteOutcome:
+        return WriteOutcome(refused=group_offsets.hold(conn, [0], by))
+
+    assert isinstance((await commits.in_turn(write)).refused[0], CoordinatorNotAvailable)
+    assert not (await commits.in_turn(write)).refused
 
 
 # Slots that change hands

@@ -181,6 +181,20 @@ def test_a_producer_may_write_to_the_partitions_of_its_open_transaction_alone() 
             transaction_state.check_partition(transaction(state), by(), FIRST)
 
 
+def test_offsets_are_sent_with_an_open_transaction_of_the_present_producer_alone() -> None:
+    transaction_state.check_ongoing(transaction(), by())
+    refused = [
+        (None, InvalidProducerIdMapping),
+        (transaction(producer_id=8), InvalidProducerIdMapping),
+        (transaction(epoch=5), ProducerFenced),
+        *((transaction(state), ConcurrentTransactions) for state in DECIDED),
+        *((transaction(state), InvalidTransactionState) for state in (EMPTY, *COMPLETE)),
+    ]
+    for now, error in refused:
+        with pytest.raises(error):
+            transaction_state.check_ongoing(now, by())
+
+
 # EndTxn
 
 

@@ -1,0 +1,139 @@
+"""Offsets that wait for the end of their transaction: written under the groups' slots, and moved or deleted with the
+decision.
+
+Owns `transaction_offset`. An offset comes here only while its transaction is ongoing under its producer's id and epoch:
+the producer's row is held for reading until the write is committed, so that nothing comes after the decision, which
+holds it alone. Each row keeps the slot epoch and the commit number of its write: by them the decision sees whether the
+group has committed something newer meanwhile, which then stays. Must never decide how a transaction ends.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, bindparam, delete, select, tuple_
+
+from tiered.errors import TieredError
+from tiered.meta import groups
+from tiered.meta.group_offsets import (
+    MAX_TOPICS_TO_FILTER,
+    GroupCommit,
+    WriteOutcome,
+    WritingCoordinator,
+    check_all_newer,
+    hold,
+    judge,
+    values_of,
+)
+from tiered.meta.numbered_rows import keep_newer
+from tiered.meta.tables import group_offset, transaction_offset, transactional_producer
+from tiered.rules.transactions.transaction_state import (
+    ProducerIdAndEpoch,
+    Transaction,
+    TransactionState,
+    check_ongoing,
+)
+
+_KEY = tuple(transaction_offset.primary_key.columns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingCommit(GroupCommit):
+    """Offsets that become the group's when the producer's open transaction is committed."""
+
+    transactional_id: str
+    producer: ProducerIdAndEpoch
+
+
+def pend(conn: Connection, commits: Sequence[PendingCommit], by: WritingCoordinator) -> WriteOutcome:
+    """Writes the offsets of many transactions and groups. Of one transaction's to one partition the later one wins.
+
+    A commit is refused as `group_offsets.write` does, and with InvalidProducerIdMapping, ProducerFenced,
+    ConcurrentTransactions or InvalidTransactionState unless its transaction is ongoing.
+    """
+    lost_slots = hold(conn, {each.slot for each in commits}, by)
+    judged = judge(conn, commits, lost_slots, _not_ongoing(conn, commits))
+    rows: dict[tuple[str, UUID, int, int], dict[str, Any]] = {}
+    for number, commit in enumerate(commits):
+        if number not in judged.refused:
+            producer_id = commit.producer.producer_id
+            for entry in commit.entries:
+                key = (commit.group_id, entry.topic_id, entry.partition, producer_id)
+                rows[key] = {**values_of(commit, entry, by), "producer_id": producer_id}
+    groups.put(conn, (), epochs=by.slot_epochs, commit_number=by.commit_number, unless_known=judged.unknown)
+    check_all_newer(len(rows), keep_newer(conn, transaction_offset, list(rows.values())))
+    return WriteOutcome(refused=judged.refused)
+
+
+def decide(conn: Connection, committed: Collection[int], aborted: Collection[int]) -> None:
+    """What waited for these producers is their groups' from now on, or is gone.
+
+    Must run in the SQL transaction that changes their rows in `transactional_producer`, and after that. What a group
+    has committed since an offset was sent stays.
+    """
+    if not committed and not aborted:
+        return
+    newest: dict[tuple[str, UUID, int], dict[str, Any]] = {}
+    kept = frozenset(committed)
+    for found in conn.execute(_TAKE, {"producer_ids": [*kept, *aborted]}).mappings():
+        row = dict(found)
+        if row["producer_id"] not in kept:
+            continue
+        key = (row["group_id"], row["topic_id"], row["partition"])
+        if key not in newest or _order(newest[key]) < _order(row):
+            newest[key] = row
+    for row in newest.values():
+        del row["producer_id"]
+    keep_newer(conn, group_offset, list(newest.values()))
+
+
+def pending(
+    conn: Connection, group_id: str, *, topic_ids: Iterable[UUID] | None = None, limit: int
+) -> frozenset[tuple[UUID, int]]:
+    """Up to `limit` topics and partitions for which the group has an offset that waits; of all topics, or of these."""
+    columns = transaction_offset.c
+    statement = select(columns.topic_id, columns.partition).distinct().where(columns.group_id == group_id)
+    wanted = None if topic_ids is None else list(topic_ids)
+    if wanted is not None and len(wanted) <= MAX_TOPICS_TO_FILTER:
+        statement = statement.where(columns.topic_id.in_(wanted))
+    return frozenset((row.topic_id, row.partition) for row in conn.execute(statement.limit(limit)))
+
+
+def _order(row: Mapping[str, Any]) -> tuple[int, ...]:
+    """Of two that were written together, either may come last; it is always the same one."""
+    return row["slot_epoch"], row["commit_number"], row["producer_id"]
+
+
+# Rows are locked in one order: whoever else deletes some never waits for this one in a circle.
+_TAKE = (
+    delete(transaction_offset)
+    .where(
+        tuple_(*_KEY).in_(
+            select(*_KEY)
+            .where(transaction_offset.c.producer_id.in_(bindparam("producer_ids", expanding=True)))
+            .order_by(*_KEY)
+            .with_for_update()
+        )
+    )
+    .returning(*transaction_offset.c)
+)
+_HELD = (
+    select(*(transactional_producer.c[name] for name in Transaction.__slots__ if name != "partitions"))
+    .where(transactional_producer.c.transactional_id.in_(bindparam("names", expanding=True)))
+    .order_by(transactional_producer.c.transactional_id)
+    .with_for_update(read=True)
+)
+
+
+def _not_ongoing(conn: Connection, commits: Sequence[PendingCommit]) -> Mapping[int, TieredError]:
+    """Why some of the commits are of no open transaction. Those of the others stay open until this write is done."""
+    found = conn.execute(_HELD, {"names": sorted({each.transactional_id for each in commits})}).mappings()
+    known = {row["transactional_id"]: Transaction(**{**row, "state": TransactionState(row["state"])}) for row in found}
+    refused: dict[int, TieredError] = {}
+    for number, commit in enumerate(commits):
+        try:
+            check_ongoing(known.get(commit.transactional_id), commit.producer)
+        except TieredError as error:
+            refused[number] = error
+    return refused
