@@ -83,7 +83,8 @@ def fetched(bucket: VerifiedStore, folder: Path) -> Sequence[int]:
         for segment in partition.segments:
             offset = segment.base_offset
             while offset < segment.end_offset:
-                part = await reader.read(partition.place_of(segment), offset=offset, max_bytes=1 << 20)
+                found_at = await reader.read(partition.place_of(segment), offset=offset, max_bytes=1 << 20)
+                part = found_at.records
                 for _, header in record_batch.exact_batches(part.read(), 0, part.length):
                     found.extend(range(header.base_offset, header.end_offset))
                 offset = found[-1] + 1
@@ -130,7 +131,7 @@ def rewritten(bucket: VerifiedStore, _folder: Path) -> Sequence[int]:
             now_ms=1_000,
             delete_retention_ms=0,
             timeout_ms=60_000,
-            last_offsets={},
+            last_batches={},
         )
         with tempfile.TemporaryFile() as scratch:
             done = rewrite(bucket.store, order, (), scratch)

@@ -9,8 +9,10 @@ from tiered.cold.bucket.rewrite import Rewritten, batches, rewrite
 from tiered.cold.bucket.segments import load_tail
 from tiered.cold.object_store import ObjectStore
 from tiered.cold.opening import open_store
+from tiered.formats.aborted_ranges import AbortedRanges
 from tiered.formats.batch_filter import keyed_records
 from tiered.meta.engine import Database
+from tiered.rules.segments.compaction import is_aborted
 from tiered.testing import LocalCluster
 
 SMALL_WAVE_BYTES = 8_000
@@ -21,8 +23,10 @@ def newest_offsets(store: ObjectStore, partition: DuePartition) -> set[int]:
     newest: dict[bytes, int] = {}
     for row in partition.rows:
         place = partition.place_of(row)
-        for data, position, header in batches(store, place, load_tail(store, place).chunks):
-            if header.record_count and not header.is_control:
+        tail = load_tail(store, place)
+        aborted = AbortedRanges(tail.aborted)
+        for data, position, header in batches(store, place, tail.chunks):
+            if header.record_count and not header.is_control and not is_aborted(header, aborted):
                 newest |= {each.key: each.offset for each in keyed_records(data, position) if each.key is not None}
     return set(newest.values())
 

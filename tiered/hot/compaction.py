@@ -6,14 +6,14 @@ batch looks without its records. Offsets never change, and batches follow each o
 keys than it was allowed, nor go on after records were taken back.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final
 
 from tiered.errors import CorruptBatch, LogDirFailed
-from tiered.formats.aborted_ranges import AbortedRange
+from tiered.formats.aborted_ranges import AbortedRange, AbortedRanges
 from tiered.formats.batch_filter import MAX_HOLE_OFFSETS, RawRecord, is_hole, keyed_records, the_hole
 from tiered.formats.offset_index import OffsetIndex
 from tiered.formats.record_batch import HEADER_BYTES, BatchHeader, read_header, verify_crc
@@ -23,7 +23,15 @@ from tiered.hot.file_system import TEMPORARY_SUFFIX, FileSystem, OpenFile, write
 from tiered.hot.log import Log
 from tiered.hot.segment import LOG_SUFFIX, BatchTail, LogSegment
 from tiered.rules.segments import batch_compaction, compaction
-from tiered.rules.segments.compaction import NOT_FOUND, BatchFate, Compacted, Due
+from tiered.rules.segments.compaction import (
+    NOT_FOUND,
+    BatchFate,
+    Compacted,
+    Due,
+    LastBatch,
+    MarkerFate,
+    TransactionsLeft,
+)
 from tiered.runtime import crash_point
 
 CLEANED_SUFFIX: Final = ".cleaned" + TEMPORARY_SUFFIX
@@ -58,19 +66,21 @@ class CompactionPass:
         fs: FileSystem,
         due: Due,
         *,
-        last_offsets: Mapping[int, int],
-        aborted: Collection[AbortedRange] = (),
+        last_batches: Mapping[int, LastBatch],
+        aborted: Iterable[AbortedRange],
         delete_retention_ms: int,
         keeps_tombstones: bool = False,
         now_ms: int,
         max_memory_bytes: int,
     ) -> None:
-        """`keeps_tombstones` where what they delete may be elsewhere too: then they stay past their horizon."""
+        """`aborted` has every aborted transaction with a batch below the end of what is due. `keeps_tombstones` where
+        what they delete may be elsewhere too: then they, and markers, stay past their horizon."""
         self._log = log
         self._fs = fs
         self._due = due
-        self._last_offsets = last_offsets
-        self._aborted = aborted
+        self._last_batches = last_batches
+        self._aborted = AbortedRanges(aborted)
+        self._transactions = TransactionsLeft()
         self._now_ms = now_ms
         self._delete_horizon_ms = now_ms + delete_retention_ms
         self._keeps_tombstones = keeps_tombstones
@@ -162,8 +172,11 @@ class CompactionPass:
 
     def _take(self, rewriter: "_Rewriter", header: BatchHeader, block: bytes, index: int) -> None:
         batch = memoryview(block)[index : index + header.size_bytes]
-        if header.base_offset >= self.report.end_offset or header.is_control:
+        if header.base_offset >= self.report.end_offset:
             rewriter.keep(batch, header)
+            return
+        if header.is_control:
+            self._take_marker(rewriter, header, block, index)
             return
         if is_hole(header):
             rewriter.drop(header, batch)
@@ -175,19 +188,39 @@ class CompactionPass:
             header,
             lambda record: self.keeps(header, record),
             is_aborted=compaction.is_aborted(header, self._aborted),
-            last_offsets=self._last_offsets,
+            last_batches=self._last_batches,
             delete_horizon_ms=horizon_ms if header.delete_horizon_ms is None else None,
         )
         self.report.removed_records += header.record_count - cleaned.kept_records
         if cleaned.fate is BatchFate.GO:
             rewriter.drop(header, None)
-        elif cleaned.batch is not None:
+            return
+        self._transactions.left(header)
+        if cleaned.batch is not None:
             rewriter.change(cleaned.batch)
         else:
             rewriter.keep(batch, header)
         if cleaned.has_tombstones:
-            due_ms = self._tombstones_due_ms
-            self._tombstones_due_ms = horizon_ms if due_ms is None else min(due_ms, horizon_ms)
+            self._note_due(horizon_ms)
+
+    def _take_marker(self, rewriter: "_Rewriter", header: BatchHeader, block: bytes, index: int) -> None:
+        horizon_ms = header.delete_horizon_ms
+        fate = self._transactions.marker_fate(
+            header, delete_horizon_ms=horizon_ms, last_batches=self._last_batches, now_ms=self._now_ms
+        )
+        if fate is MarkerFate.GO and not self._keeps_tombstones:
+            rewriter.drop(header, None)
+        elif fate is MarkerFate.MARK and not self._keeps_tombstones:
+            rewriter.change(batch_compaction.marked(block, index, self._delete_horizon_ms))
+            self._note_due(self._delete_horizon_ms)
+        else:
+            rewriter.keep(memoryview(block)[index : index + header.size_bytes], header)
+            if horizon_ms is not None and horizon_ms > self._now_ms:  # Else it waits for something else.
+                self._note_due(horizon_ms)
+
+    def _note_due(self, horizon_ms: int) -> None:
+        due_ms = self._tombstones_due_ms
+        self._tombstones_due_ms = horizon_ms if due_ms is None else min(due_ms, horizon_ms)
 
     def keeps(self, header: BatchHeader, record: RawRecord) -> bool:
         """Whether the record stays."""

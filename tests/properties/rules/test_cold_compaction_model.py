@@ -98,7 +98,7 @@ def one_pass(segments: Sequence[Segment], now_ms: int, count: int) -> list[Segme
         cleaning = SegmentCleaning(
             offsets,
             aborted=(),
-            last_offsets={},
+            last_batches={},
             is_marked=segment.is_marked,
             now_ms=now_ms,
             delete_retention_ms=RETENTION_MS,

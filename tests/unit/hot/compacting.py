@@ -11,6 +11,7 @@ from tiered.hot.compaction import KEY_BYTES, CompactionPass, PassReport
 from tiered.hot.file_system import FileSystem
 from tiered.hot.log import Log
 from tiered.rules.segments import compaction
+from tiered.rules.segments.compaction import LastBatch
 
 DELETE_RETENTION_MS = 1_000
 
@@ -87,7 +88,8 @@ class Compacting:
             self.log,
             self.fs,
             due,
-            last_offsets={producer_id: last for producer_id, (last, _) in self.producers.items()},
+            last_batches={producer_id: LastBatch(0, last) for producer_id, (last, _) in self.producers.items()},
+            aborted=(),
             delete_retention_ms=DELETE_RETENTION_MS,
             now_ms=self.now_ms,
             max_memory_bytes=max_keys * KEY_BYTES,

@@ -36,7 +36,7 @@ from tiered.meta.replacements import NewObject, WrittenObject
 from tiered.meta.segments import SegmentRow
 from tiered.meta.topics import TopicRow
 from tiered.rules.segments import compaction
-from tiered.rules.segments.compaction import Compacted, Due
+from tiered.rules.segments.compaction import Compacted, Due, LastBatch
 from tiered.runtime import crash_point, new_uuid
 
 log = logging.getLogger(__name__)
@@ -261,7 +261,7 @@ class ColdCompaction:
     def _orders(
         self, found: DueCompactions, partition: DuePartition, rows: Sequence[SegmentRow], now_ms: int
     ) -> list[Order]:
-        last_offsets = self._last_offsets(partition)
+        last_batches = self._last_batches(partition)
         orders = []
         for row in rows:
             object_id = new_uuid()
@@ -281,17 +281,17 @@ class ColdCompaction:
                 now_ms=now_ms,
                 delete_retention_ms=partition.config.delete_retention_ms,
                 timeout_ms=found.upload_timeout_ms,
-                last_offsets=last_offsets,
+                last_batches=last_batches,
             )
             orders.append(Order(partition=partition, row=row, object_id=object_id, rewrite=rewrite))
         return orders
 
-    def _last_offsets(self, partition: DuePartition) -> dict[int, int]:
-        """Where the last batch of each producer ends, as far as the store knows."""
+    def _last_batches(self, partition: DuePartition) -> dict[int, LastBatch]:
+        """The last batch of each producer, as far as the store knows."""
         tail = load_tail(self._store, partition.place_of(partition.newest))
         if not tail.producer_snapshot:
             return {}
-        return compaction.last_offsets(decode_producers(tail.producer_snapshot))
+        return compaction.last_batches(decode_producers(tail.producer_snapshot))
 
     def _failed(self, partition: DuePartition, error: TieredError) -> None:
         self.state.failed[partition.name] = str(error)

@@ -96,7 +96,8 @@ class CompactionRounds:
             partition.log,
             self._context.files,
             due,
-            last_offsets=compaction.last_offsets(partition.producers.entries.values()),
+            last_batches=compaction.last_batches(partition.producers.entries.values()),
+            aborted=(),  # No transaction can be: transactional batches are refused.
             delete_retention_ms=partition.config.delete_retention_ms,
             keeps_tombstones=_keeps_tombstones(partition),
             now_ms=self._context.clock.now_ms(),

@@ -19,14 +19,15 @@ from tiered.formats.record_batch import BatchHeader
 from tiered.formats.segment_check import ExpectedSegment
 from tiered.formats.segment_object import ChunkRow, runs
 from tiered.rules.segments.batch_compaction import OffsetSet, SegmentCleaning
+from tiered.rules.segments.compaction import LastBatch
 
 _WRITE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewriteOrder:
-    """The rewrite of one segment. `object_key` is that of the new object; `last_offsets` has where the last batch of
-    each idempotent producer ends."""
+    """The rewrite of one segment. `object_key` is that of the new object; `last_batches` has those of the
+    idempotent producers that may still write."""
 
     cluster_id: str
     place: ExpectedSegment
@@ -35,7 +36,7 @@ class RewriteOrder:
     now_ms: int
     delete_retention_ms: int
     timeout_ms: float
-    last_offsets: Mapping[int, int]
+    last_batches: Mapping[int, LastBatch]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +68,7 @@ def rewrite(store: ObjectStore, order: RewriteOrder, newest: Iterable[int], scra
         cleaning = SegmentCleaning(
             last_of_keys,
             aborted=tail.aborted,
-            last_offsets=order.last_offsets,
+            last_batches=order.last_batches,
             is_marked=segment.uploaded_root_sha256 is not None,
             now_ms=order.now_ms,
             delete_retention_ms=order.delete_retention_ms,
@@ -90,7 +91,7 @@ def rewrite(store: ObjectStore, order: RewriteOrder, newest: Iterable[int], scra
         producer_snapshot=tail.producer_snapshot,
         # The object takes the place of the one before it in the chain too (decision 0016).
         previous_root_sha256=bytes.fromhex(segment.previous_root_sha256),
-        aborted=tail.aborted,
+        aborted=[each for each in tail.aborted if each.last_offset not in cleaning.removed_markers],
         chunk_bytes=order.chunk_bytes,
     )
     table = described.table

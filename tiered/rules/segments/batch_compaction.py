@@ -4,14 +4,14 @@ Owns how the decisions of `rules.segments.compaction` become bytes, for both tie
 nor leave one that no batch covers (decision 0014).
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from tiered.formats.aborted_ranges import AbortedRange
+from tiered.formats.aborted_ranges import AbortedRange, AbortedRanges
 from tiered.formats.batch_filter import MAX_HOLE_OFFSETS, RawRecord, emptied, filtered, is_hole, the_hole
 from tiered.formats.record_batch import BatchHeader, Buffer
 from tiered.rules.segments import compaction
-from tiered.rules.segments.compaction import BatchFate
+from tiered.rules.segments.compaction import BatchFate, LastBatch, MarkerFate, TransactionsLeft
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,12 +31,12 @@ def clean(
     keeps: Callable[[RawRecord], bool],
     *,
     is_aborted: bool,
-    last_offsets: Mapping[int, int],
+    last_batches: Mapping[int, LastBatch],
     delete_horizon_ms: int | None,
 ) -> Cleaned:
-    """The batch of `header` at `position` with the records that `keeps` says.
+    """The batch of `header` at `position` with the records that `keeps` says; no control batch.
 
-    `delete_horizon_ms` is written into it where it has tombstones; None leaves what is written there. `last_offsets` as
+    `delete_horizon_ms` is written into it where it has tombstones; None leaves what is written there. `last_batches` as
     `compaction.fate` has it. Raises CorruptBatch.
     """
     kept_records = tombstones = 0
@@ -54,7 +54,7 @@ def clean(
         changed = filtered(buffer, position, counted)
         if tombstones and delete_horizon_ms is not None:
             changed = filtered(buffer, position, keeps, delete_horizon_ms=delete_horizon_ms)
-    fate = compaction.fate(header, kept_records=kept_records, last_offsets=last_offsets)
+    fate = compaction.fate(header, kept_records=kept_records, last_batches=last_batches)
     if fate is BatchFate.EMPTY:
         changed = emptied(header) if header.record_count else None
     return Cleaned(
@@ -63,6 +63,13 @@ def clean(
         kept_records=kept_records,
         has_tombstones=tombstones > 0,
     )
+
+
+def marked(buffer: Buffer, position: int, delete_horizon_ms: int) -> bytes:
+    """The marker at `position` with this horizon. Raises CorruptBatch."""
+    batch = filtered(buffer, position, lambda _record: True, delete_horizon_ms=delete_horizon_ms)
+    assert batch is not None
+    return batch
 
 
 class OffsetSet:
@@ -95,21 +102,25 @@ class SegmentCleaning:
         self,
         newest: OffsetSet,
         *,
-        aborted: Collection[AbortedRange],
-        last_offsets: Mapping[int, int],
+        aborted: Iterable[AbortedRange],
+        last_batches: Mapping[int, LastBatch],
         is_marked: bool,
         now_ms: int,
         delete_retention_ms: int,
     ) -> None:
         self._newest = newest
-        self._aborted = aborted
-        self._last_offsets = last_offsets
+        self._aborted = AbortedRanges(aborted)
+        self._last_batches = last_batches
+        self._transactions = TransactionsLeft()
         self._is_marked = is_marked
         self._now_ms = now_ms
         self._delete_horizon_ms = now_ms + delete_retention_ms
         self._hole: tuple[int, int, int] | None = None
         self._hole_as_it_was: bytes | None = None
         self.removed_records = 0
+        self.removed_markers: set[int] = set()
+        """Their offsets. What tells of an aborted transaction must go with its marker: a consumer that is told of one
+        skips all of the producer until it meets that."""
         self.is_changed = False
 
     def take(self, buffer: bytes, position: int, header: BatchHeader) -> Iterator[bytes | memoryview]:
@@ -132,8 +143,7 @@ class SegmentCleaning:
             )
 
         if header.is_control:
-            yield from self.rest()
-            yield batch
+            yield from self._take_marker(buffer, position, header, horizon_ms)
             return
         cleaned = clean(
             buffer,
@@ -141,7 +151,7 @@ class SegmentCleaning:
             header,
             keeps,
             is_aborted=compaction.is_aborted(header, self._aborted),
-            last_offsets=self._last_offsets,
+            last_batches=self._last_batches,
             delete_horizon_ms=self._delete_horizon_ms if horizon_ms is None else None,
         )
         self.removed_records += header.record_count - cleaned.kept_records
@@ -149,6 +159,7 @@ class SegmentCleaning:
             yield from self._drop(header, None)
             return
         yield from self.rest()
+        self._transactions.left(header)
         self.is_changed |= cleaned.batch is not None
         yield batch if cleaned.batch is None else cleaned.batch
 
@@ -159,6 +170,24 @@ class SegmentCleaning:
             self._hole = self._hole_as_it_was = None
             self.is_changed |= as_it_was is None
             yield the_hole(*hole) if as_it_was is None else as_it_was
+
+    def _take_marker(
+        self, buffer: bytes, position: int, header: BatchHeader, horizon_ms: int | None
+    ) -> Iterator[bytes | memoryview]:
+        """What other segments hold of its transaction needs no marker here: each has its own list of aborted ones."""
+        match self._transactions.marker_fate(
+            header, delete_horizon_ms=horizon_ms, last_batches=self._last_batches, now_ms=self._now_ms
+        ):
+            case MarkerFate.KEEP:
+                yield from self.rest()
+                yield memoryview(buffer)[position : position + header.size_bytes]
+            case MarkerFate.MARK:
+                yield from self.rest()
+                self.is_changed = True
+                yield marked(buffer, position, self._delete_horizon_ms)
+            case MarkerFate.GO:
+                self.removed_markers.add(header.base_offset)
+                yield from self._drop(header, None)
 
     def _drop(self, header: BatchHeader, hole: bytes | None) -> Iterator[bytes]:
         known, epoch = self._hole, header.partition_leader_epoch

@@ -2,18 +2,19 @@
 
 Owns these decisions for one partition. Pure: values and the time in, decisions out; `hot.compaction` carries them out.
 Must never let a record go whose key has no newer one below the same bound, nor the last batch of a producer that may
-still write: its sequence tells duplicates.
+still write: its sequence tells duplicates. Nor a marker while a batch of its transaction stays: without it the
+transaction would look open.
 
 Kafka's meaning throughout (KIP-58, KIP-354, KIP-534): the clean part of a log was compacted before, the dirty part
 follows it, and what is active, not stable or too young follows that. The newest offset of each key of the dirty part
 is found out first; then everything below the part's end is looked at again.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tiered.formats.aborted_ranges import AbortedRange
+from tiered.formats.aborted_ranges import AbortedRanges
 from tiered.formats.producer_snapshot import ProducerEntry
 from tiered.formats.record_batch import BatchHeader
 from tiered.rules.segments.tiering import LocalSegment
@@ -24,7 +25,7 @@ NOT_FOUND = -1
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compacted:
     """The result of earlier passes over a log: everything below `clean_end_offset` has one record of each key, and
-    tombstones that may go from `tombstones_due_ms` on; None when there are none."""
+    tombstones or markers that may go from `tombstones_due_ms` on; None when there are none."""
 
     clean_end_offset: int = 0
     tombstones_due_ms: int | None = None
@@ -132,12 +133,9 @@ def most_urgent(found: Iterable[tuple[int, Due]]) -> int | None:
     return max(due_now, key=lambda pair: (pair[1].why is CompactionReason.LATE, pair[1].dirty_ratio))[0]
 
 
-def is_aborted(header: BatchHeader, aborted: Collection[AbortedRange]) -> bool:
-    """Whether the batch belongs to an aborted transaction: consumers skip it, and so does compaction."""
-    return header.is_transactional and any(
-        each.producer_id == header.producer_id and each.first_offset <= header.base_offset <= each.last_offset
-        for each in aborted
-    )
+def is_aborted(header: BatchHeader, aborted: AbortedRanges) -> bool:
+    """Whether the batch has records of an aborted transaction: consumers skip them, and so does compaction."""
+    return header.is_transactional and not header.is_control and aborted.hold(header.producer_id, header.base_offset)
 
 
 def keeps_record(
@@ -167,19 +165,69 @@ class BatchFate(StrEnum):
     GO = "only its offsets stay"
 
 
-def fate(header: BatchHeader, *, kept_records: int, last_offsets: Mapping[int, int]) -> BatchFate:
-    """`last_offsets` has where the last batch of each producer ends that may still write here.
+@dataclass(frozen=True, slots=True)
+class LastBatch:
+    """The last batch of a producer that may still write. `last_offset` is where the last one with records ends; None
+    where there is none of this epoch, and a marker tells the epoch."""
 
-    Markers of transactions stay as they are: a batch of a transaction may stay for its producer's sake, and its readers
-    have to learn how it ended.
-    """
-    if kept_records or header.is_control:
+    producer_epoch: int
+    last_offset: int | None
+
+
+def last_batches(producers: Iterable[ProducerEntry]) -> dict[int, LastBatch]:
+    """The last batch of each producer by its id."""
+    return {
+        entry.producer_id: LastBatch(entry.producer_epoch, entry.batches[-1].last_offset if entry.batches else None)
+        for entry in producers
+    }
+
+
+def fate(header: BatchHeader, *, kept_records: int, last_batches: Mapping[int, LastBatch]) -> BatchFate:
+    """The fate of a batch that is no marker. `last_batches` has those of the producers that may still write here."""
+    if kept_records:
         return BatchFate.KEEP
-    if header.producer_id >= 0 and last_offsets.get(header.producer_id) == header.last_offset:
-        return BatchFate.EMPTY
-    return BatchFate.GO
+    last = last_batches.get(header.producer_id) if header.producer_id >= 0 else None
+    return BatchFate.EMPTY if last is not None and last.last_offset == header.last_offset else BatchFate.GO
 
 
-def last_offsets(producers: Iterable[ProducerEntry]) -> dict[int, int]:
-    """Where the last batch of each producer ends."""
-    return {entry.producer_id: entry.batches[-1].last_offset for entry in producers if entry.batches}
+class MarkerFate(StrEnum):
+    """The fate of a control batch."""
+
+    KEEP = "as it is"
+    MARK = "with a delete horizon from now on"
+    GO = "only its offset stays"
+
+
+class TransactionsLeft:
+    """The producers whose transaction has a batch left, at the place where a pass is."""
+
+    def __init__(self) -> None:
+        self._producers: set[int] = set()
+
+    def left(self, header: BatchHeader) -> None:
+        """A batch that is no marker stays, with records or without."""
+        if header.is_transactional:
+            self._producers.add(header.producer_id)
+
+    def marker_fate(
+        self,
+        header: BatchHeader,
+        *,
+        delete_horizon_ms: int | None,
+        last_batches: Mapping[int, LastBatch],
+        now_ms: int,
+    ) -> MarkerFate:
+        """The fate of the control batch that comes next. `delete_horizon_ms` is what an earlier pass wrote into it.
+
+        It stays while anything of its transaction does, and from then on until its horizon (KIP-534): whoever reads
+        from the start meanwhile learns how the transaction ended. The last one of its producer stays for its epoch.
+        """
+        is_needed = header.producer_id in self._producers
+        self._producers.discard(header.producer_id)
+        last = last_batches.get(header.producer_id)
+        is_last = last is not None and last.last_offset is None and last.producer_epoch == header.producer_epoch
+        if header.producer_id < 0 or is_needed or is_last:
+            return MarkerFate.KEEP
+        if delete_horizon_ms is None:
+            return MarkerFate.MARK
+        return MarkerFate.GO if delete_horizon_ms <= now_ms else MarkerFate.KEEP

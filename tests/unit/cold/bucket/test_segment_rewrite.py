@@ -41,7 +41,7 @@ def order_of(stored: StoredSegment) -> RewriteOrder:
         now_ms=1_000,
         delete_retention_ms=0,
         timeout_ms=60_000,
-        last_offsets={},
+        last_batches={},
     )
 
 

@@ -5,20 +5,24 @@ from typing import Any
 
 import pytest
 
-from tiered.formats.aborted_ranges import AbortedRange
+from tiered.formats.aborted_ranges import AbortedRange, AbortedRanges
+from tiered.formats.control_record import MarkerType, TransactionMarker, encode_marker
 from tiered.formats.producer_snapshot import ProducerBatch, ProducerEntry
-from tiered.formats.record_batch import Record, encode_batch, read_header
+from tiered.formats.record_batch import BatchHeader, Record, encode_batch, read_header
 from tiered.rules.segments.compaction import (
     NOT_FOUND,
     BatchFate,
     Compacted,
     CompactionReason,
     Due,
+    LastBatch,
+    MarkerFate,
+    TransactionsLeft,
     due,
     fate,
     is_aborted,
     keeps_record,
-    last_offsets,
+    last_batches,
     most_urgent,
 )
 
@@ -139,22 +143,61 @@ def test_the_last_batch_of_a_producer_stays_without_records() -> None:
     batches = tuple(
         ProducerBatch(base_sequence=n, last_sequence=n, base_offset=n, last_offset=n, timestamp_ms=0) for n in (2, 3)
     )
-    ends = last_offsets([ProducerEntry(producer_id=7, producer_epoch=0, batches=batches)])
-    assert fate(header, kept_records=0, last_offsets=ends) is BatchFate.EMPTY
-    assert fate(header, kept_records=1, last_offsets=ends) is BatchFate.KEEP
-    assert fate(header, kept_records=0, last_offsets={7: 4}) is BatchFate.GO
-    assert fate(header, kept_records=0, last_offsets={}) is BatchFate.GO
+    last = last_batches([ProducerEntry(producer_id=7, producer_epoch=0, batches=batches)])
+    assert fate(header, kept_records=0, last_batches=last) is BatchFate.EMPTY
+    assert fate(header, kept_records=1, last_batches=last) is BatchFate.KEEP
+    assert fate(header, kept_records=0, last_batches={7: LastBatch(0, 4)}) is BatchFate.GO
+    assert fate(header, kept_records=0, last_batches={}) is BatchFate.GO
+
+
+def transactional(offset: int, producer_id: int = 7) -> BatchHeader:
+    record = Record(offset=offset, timestamp_ms=0, key=b"k", value=b"v")
+    return read_header(
+        encode_batch(
+            [record], base_offset=offset, producer_id=producer_id, producer_epoch=0, base_sequence=5, transactional=True
+        )
+    )
+
+
+def marker(epoch: int = 0, producer_id: int = 7) -> BatchHeader:
+    commit = TransactionMarker(type=MarkerType.COMMIT, coordinator_epoch=1)
+    return read_header(encode_marker(commit, producer_id=producer_id, producer_epoch=epoch, timestamp_ms=0))
+
+
+def marker_fate(
+    left: TransactionsLeft, header: BatchHeader, *, horizon_ms: int | None = None, last: LastBatch | None = None
+) -> MarkerFate:
+    return left.marker_fate(
+        header, delete_horizon_ms=horizon_ms, last_batches={} if last is None else {7: last}, now_ms=NOW_MS
+    )
 
 
 def test_only_batches_of_the_aborted_transaction_count_for_nothing() -> None:
-    record = Record(offset=3, timestamp_ms=0, key=b"k", value=b"v")
-    data = encode_batch([record], base_offset=3, producer_id=7, producer_epoch=0, base_sequence=5, transactional=True)
-    aborted = AbortedRange(producer_id=7, first_offset=2, last_offset=4)
-    assert is_aborted(read_header(data), [aborted])
-    assert not is_aborted(read_header(data), [AbortedRange(producer_id=8, first_offset=2, last_offset=4)])
-    assert not is_aborted(read_header(data), [AbortedRange(producer_id=7, first_offset=4, last_offset=9)])
+    header = transactional(3)
+    assert is_aborted(header, AbortedRanges([AbortedRange(producer_id=7, first_offset=2, last_offset=4)]))
+    assert not is_aborted(header, AbortedRanges([AbortedRange(producer_id=8, first_offset=2, last_offset=4)]))
+    assert not is_aborted(header, AbortedRanges([AbortedRange(producer_id=7, first_offset=4, last_offset=9)]))
+    assert not is_aborted(marker(), AbortedRanges([AbortedRange(producer_id=7, first_offset=0, last_offset=9)]))
 
 
-def test_markers_of_transactions_stay() -> None:
-    marker = encode_batch([Record(offset=0, timestamp_ms=0, key=b"\0\0\0\1", value=b"")], control=True, producer_id=7)
-    assert fate(read_header(marker), kept_records=0, last_offsets={}) is BatchFate.KEEP
+def test_a_marker_stays_for_as_long_as_a_batch_of_its_own_transaction() -> None:
+    left = TransactionsLeft()
+    left.left(transactional(3))
+    left.left(transactional(4, producer_id=8))
+    assert marker_fate(left, marker(), horizon_ms=NOW_MS) is MarkerFate.KEEP
+    assert marker_fate(left, marker(), horizon_ms=NOW_MS) is MarkerFate.GO, "that is another transaction's"
+    assert marker_fate(left, marker(producer_id=8), horizon_ms=NOW_MS) is MarkerFate.KEEP
+
+
+def test_a_marker_of_which_nothing_else_is_left_goes_after_its_horizon() -> None:
+    assert marker_fate(TransactionsLeft(), marker()) is MarkerFate.MARK
+    assert marker_fate(TransactionsLeft(), marker(), horizon_ms=NOW_MS + 1) is MarkerFate.KEEP
+    assert marker_fate(TransactionsLeft(), marker(), horizon_ms=NOW_MS) is MarkerFate.GO
+
+
+def test_the_marker_that_alone_tells_the_epoch_of_a_producer_stays() -> None:
+    told = last_batches([ProducerEntry(producer_id=7, producer_epoch=3)])[7]
+    assert marker_fate(TransactionsLeft(), marker(epoch=3), horizon_ms=NOW_MS, last=told) is MarkerFate.KEEP
+    assert marker_fate(TransactionsLeft(), marker(epoch=2), horizon_ms=NOW_MS, last=told) is MarkerFate.GO
+    later = LastBatch(3, last_offset=50)
+    assert marker_fate(TransactionsLeft(), marker(epoch=3), horizon_ms=NOW_MS, last=later) is MarkerFate.GO

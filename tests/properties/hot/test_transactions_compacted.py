@@ -1,0 +1,170 @@
+"""Passes over a local log with transactions: aborted records go, committed ones are compacted, nothing looks open.
+
+Passes with little memory end within transactions, and the last segments are not stable yet.
+"""
+
+import random
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.support.transactional_logs import (
+    TransactionalLog,
+    consumed,
+    newest_of_each_key,
+    offset_after,
+    overlapping,
+    random_log,
+)
+from tests.unit.hot.log_files import NOW_MS, append, open_log
+from tiered.formats.record_batch import BatchHeader, Record, exact_batches
+from tiered.hot.compaction import KEY_BYTES, CompactionPass
+from tiered.hot.file_system import RealFileSystem
+from tiered.hot.log import Log
+from tiered.hot.producer_files import producers_at
+from tiered.rules.segments import compaction
+from tiered.rules.segments.compaction import LastBatch
+
+RETENTION_MS = 100
+
+
+def compact(
+    log: Log, written: TransactionalLog, *, now_ms: int, max_keys: int = 1_000, keeps_tombstones: bool = False
+) -> None:
+    due = compaction.due(
+        log.segments,
+        log.compacted,
+        log_start_offset=0,
+        high_watermark=log.flushed_offset,
+        last_stable_offset=written.last_stable_offset,
+        min_dirty_ratio=0.0,
+        min_lag_ms=0,
+        max_lag_ms=2**63 - 1,
+        keeps_tombstones=keeps_tombstones,
+        now_ms=now_ms,
+    )
+    running = CompactionPass(
+        log,
+        RealFileSystem(),
+        due,
+        last_batches={9: LastBatch(0, None)},
+        aborted=overlapping(written, 0, due.end_offset),
+        delete_retention_ms=RETENTION_MS,
+        keeps_tombstones=keeps_tombstones,
+        now_ms=now_ms,
+        max_memory_bytes=max_keys * KEY_BYTES,
+    )
+    for _ in running.steps():
+        pass
+    assert running.report.is_whole
+
+
+def read(log: Log, end_offset: int) -> tuple[dict[int, list[BatchHeader]], bytes]:
+    """The batches of each segment by its base offset, and their bytes one after another."""
+    found: dict[int, list[BatchHeader]] = {}
+    everything = b""
+    offset = 0
+    bases = [segment.base_offset for segment in log.segments]
+    while offset < end_offset:
+        part = log.read(offset, 1 << 20, end_offset=end_offset)
+        assert part is not None
+        data = part.read()
+        headers = [header for _, header in exact_batches(data, 0, len(data))]
+        assert headers[0].base_offset == offset
+        found[max(base for base in bases if base <= offset)] = headers
+        everything += data
+        offset = offset_after(data)
+    return found, everything
+
+
+def records_of(log: Log, written: TransactionalLog, end_offset: int) -> dict[int, Record]:
+    """What a consumer gets that is told of the aborted transactions whose markers are there."""
+    by_segment, data = read(log, end_offset)
+    markers = {each.base_offset for headers in by_segment.values() for each in headers if each.is_control}
+    named = [
+        each
+        for each in overlapping(written, 0, end_offset)
+        if each.last_offset >= end_offset or each.last_offset in markers
+    ]
+    return consumed(data, [(each.producer_id, each.first_offset) for each in named], 0)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(seed=st.integers(0, 2**32))
+def test_after_passes_consumers_get_the_newest_of_what_was_committed(seed: int) -> None:
+    chance = random.Random(seed)
+    written = random_log(chance)
+    with tempfile.TemporaryDirectory(prefix="tiered-compaction-") as folder:
+        log = open_log(Path(folder) / "log", segment_bytes=10**6, index_interval_bytes=chance.choice([0, 4096]))
+        for batch in written.batches:
+            append(log, batch)
+            if chance.random() < 0.25:
+                log.roll(NOW_MS)
+        log.roll(NOW_MS)
+        log.flush()
+        stable = max(
+            (each.end_offset for each in log.segments if each.end_offset <= written.last_stable_offset), default=0
+        )
+        committed = written.committed(stable)
+        now_ms = NOW_MS
+        for _ in range(chance.randint(0, 3)):
+            compact(log, written, now_ms=now_ms, max_keys=chance.choice([1, 3, 1_000]))
+            now_ms += chance.choice([0, 60, RETENTION_MS])
+            log.flush()
+            found = records_of(log, written, stable)
+            assert found.items() <= committed.items()
+            newest = {each.key: each for _, each in sorted(committed.items())}
+            assert {each.offset for each in newest.values() if each.value is not None} <= found.keys()
+        while log.compacted.clean_end_offset < stable:
+            compact(log, written, now_ms=now_ms)
+        for _ in range(2):
+            compact(log, written, now_ms=now_ms)
+            now_ms += RETENTION_MS
+            compact(log, written, now_ms=now_ms)
+        log.flush()
+        assert records_of(log, written, stable) == newest_of_each_key(committed.values())
+        # Whoever rebuilds the producers from the batches finds the same transactions open as there are.
+        fs = RealFileSystem()
+        segments = log.segments_on_disk(written.end_offset)
+        rebuilt = producers_at(fs, str(Path(folder) / "log"), segments, [], written.end_offset, [])
+        assert {
+            producer_id: entry.current_transaction_first_offset
+            for producer_id, entry in rebuilt.items()
+            if entry.current_transaction_first_offset is not None
+        } == written.open
+        # A marker is needed by what is left of its transaction, and by nothing else.
+        by_segment, _ = read(log, stable)
+        left = [each for headers in by_segment.values() for each in headers]
+        open_: set[int] = set()
+        for header in left:
+            if header.is_control:
+                assert header.producer_id in open_, f"the marker at {header.base_offset} is needed by nothing"
+                open_.discard(header.producer_id)
+            elif header.is_transactional:
+                open_.add(header.producer_id)
+        log.discard()
+
+
+@pytest.mark.parametrize("keeps_tombstones", [False, True])
+def test_where_the_store_holds_records_too_markers_stay_in_the_log(tmp_path: Path, keeps_tombstones: bool) -> None:
+    chance, written = random.Random(1), TransactionalLog()
+    written.write(chance, 1, 1)
+    written.end(1, commits=True, raises_epoch=False)
+    written.write(chance, 1, 1)
+    written.end(1, commits=False, raises_epoch=False)
+    log = open_log(tmp_path / "log", segment_bytes=10**6)
+    for batch in written.batches:
+        append(log, batch)
+    log.roll(NOW_MS)
+    log.flush()
+    for now_ms in (NOW_MS, NOW_MS + RETENTION_MS, NOW_MS + 2 * RETENTION_MS):
+        compact(log, written, now_ms=now_ms, keeps_tombstones=keeps_tombstones)
+        log.flush()
+    by_segment, _ = read(log, written.end_offset)
+    kept = sum(each.is_control for headers in by_segment.values() for each in headers)
+    assert kept == (2 if keeps_tombstones else 1), "that of the transaction of which a record is left"
+    assert written.committed(written.end_offset).keys() >= records_of(log, written, written.end_offset).keys()
+    log.discard()
