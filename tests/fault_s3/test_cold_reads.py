@@ -43,7 +43,7 @@ class Lab:
 
     async def read(self, offset: int) -> bytes:
         found = await self.reader.read(place_of(self.stored.committed), offset=offset, max_bytes=1 << 20)
-        return found.read()
+        return found.records.read()
 
     async def read_all(self) -> bytes:
         offset, log = 0, b""

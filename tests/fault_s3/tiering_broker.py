@@ -102,7 +102,8 @@ async def read_everything(broker: Broker, partition: Partition) -> list[int]:
     found: list[int] = []
     while (offset := found[-1] + 1 if found else partition.log_start_offset) < partition.high_watermark:
         if offset < partition.log.local_log_start_offset:
-            part = await broker.reader.read_cold(partition, offset, 1 << 20)
+            found_at = await broker.reader.read_cold(partition, offset, 1 << 20)
+            part = None if found_at is None else found_at.records
         else:
             part = partition.read_hot(offset, 1 << 20, committed_only=False, at_least_one=True)
         assert part is not None

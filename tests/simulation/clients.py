@@ -197,7 +197,7 @@ class Consumer(Client):
                 data = b"" if found is None else found.read()
             case read_plan.Cold():
                 piece = await broker.reader.read_cold(partition, offset, READ_BYTES)
-                data = b"" if piece is None else piece.read()
+                data = b"" if piece is None else piece.records.read()
                 self.world.counts["cold reads"] += 1
             case read_plan.CaughtUp():
                 return

@@ -31,11 +31,16 @@ hashes in order; `previous root` is the root of the partition's segment that was
 the first). So a swapped, replaced or missing object shows when neighbours are compared, and the catalogue
 and the checkpoints hold the roots too. Roots follow from the batches and the chunk size alone.
 
+The aborted transactions are all of which an offset lies in the object, in the order of their markers. One that ended
+in a later segment is in the object of each segment that it lies in, so that whoever reads a single object knows which
+of its records to skip.
+
 Migration: a reader refuses versions it does not know, with CorruptObject that names them. A section of an
 unknown kind is checked and skipped, so what readers can do without is added as a section, within version 1.
 """
 
 import struct
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -90,6 +95,7 @@ __all__ = [
     "SectionKind",
     "SegmentFooter",
     "SegmentTail",
+    "aborted_between",
     "build_tail",
     "chunk_for_offset",
     "chunks_for_timestamp",
@@ -110,7 +116,10 @@ Buffer = bytes | bytearray | memoryview
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbortedIndexEntry(AbortedRange):
-    """A transaction that ended here without a commit, as in Kafka's transaction index."""
+    """A transaction that ended without a commit, as in Kafka's transaction index: `last_offset` is its marker's.
+
+    When it ended, no transaction was open that had begun below `last_stable_offset`.
+    """
 
     last_stable_offset: int
 
@@ -173,6 +182,21 @@ def build_tail(
         previous_root_sha256=previous_root_sha256,
     )
     return b"".join((*contents.values(), encode_end(footer)))
+
+
+def aborted_between(
+    entries: Sequence[AbortedIndexEntry], start_offset: int, end_offset: int
+) -> list[AbortedIndexEntry]:
+    """Those of `entries`, which are in the order of their markers, with an offset from `start_offset` up to
+    `end_offset`. Looks at no more entries than transactions ended until the last of them had."""
+    found = []
+    for index in range(bisect_left(entries, start_offset, key=lambda each: each.last_offset), len(entries)):
+        each = entries[index]
+        if each.first_offset < end_offset:
+            found.append(each)
+        if each.last_stable_offset >= end_offset:
+            break
+    return found
 
 
 def _pack_chunk(row: ChunkRow) -> bytes:

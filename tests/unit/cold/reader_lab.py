@@ -82,12 +82,13 @@ class Lab:
         *,
         following: CommittedSegment | None = None,
     ) -> FileSlice:
-        return await self.reader.read(
+        found = await self.reader.read(
             place_of(stored.committed),
             offset=offset,
             max_bytes=max_bytes,
             following=following,
         )
+        return found.records
 
     async def at_time(self, stored: StoredSegment, timestamp_ms: int, start_offset: int = 0) -> tuple[int, int] | None:
         return await self.reader.offset_for_timestamp(

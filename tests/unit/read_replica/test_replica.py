@@ -32,7 +32,7 @@ class Reading:
 
     async def read(self, offset: int) -> bytes | None:
         found = await self.reader.read_cold(self.partition, offset, 1 << 20)
-        return None if found is None else found.read()
+        return None if found is None else found.records.read()
 
 
 @pytest.fixture

@@ -5,14 +5,16 @@ decode on the event loop, nor serve anything above what the caller may see. A co
 comes here: it gets batches, unread.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tiered.broker.partitions.readable import Readable
 from tiered.broker.tiering.tier_reader import TierReader
+from tiered.cold.chunks.reader import ColdRecords
 from tiered.errors import CorruptBatch, LogDirFailed, OffsetOutOfRange, StoreUnavailable
 from tiered.file_slice import FileSlice
 from tiered.formats import record_batch
+from tiered.formats.aborted_ranges import AbortedRange, AbortedRanges
 from tiered.formats.record_batch import BatchHeader, Record
 from tiered.rules.partition import read_plan
 from tiered.runtime import BlockingPool, Clock
@@ -71,7 +73,8 @@ class Undecodable(CorruptBatch):
 
 
 class RecordReader:
-    """Pages of a partition's decoded records, from both tiers; read_committed ends at the last stable offset.
+    """Pages of a partition's decoded records, from both tiers; read_committed ends at the last stable offset, without
+    the records of aborted transactions.
 
     Control batches are left out.
     """
@@ -116,7 +119,7 @@ class RecordReader:
                 data = await self._range(partition, offset, committed_only)
                 if data is None:
                     return Page(records=tuple(found), next_offset=offset, is_end=True)
-                await self._pool.run(decoding.run, data)
+                await self._pool.run(decoding.run, data.records, data.aborted if committed_only else ())
             except Undecodable:
                 if not found:
                     raise
@@ -130,12 +133,13 @@ class RecordReader:
                 break
         return Page(records=tuple(found), next_offset=offset, is_end=False)
 
-    async def _range(self, partition: Readable, offset: int, committed_only: bool) -> FileSlice | None:
+    async def _range(self, partition: Readable, offset: int, committed_only: bool) -> ColdRecords | None:
         """Whole batches from the one that holds `offset`; None when nothing may be read there yet."""
         for _ in range(TRIES):
             match partition.plan_read(offset, committed_only=committed_only):
                 case read_plan.Hot():
-                    return partition.read_hot(offset, READ_BYTES, committed_only=committed_only, at_least_one=True)
+                    hot = partition.read_hot(offset, READ_BYTES, committed_only=committed_only, at_least_one=True)
+                    return None if hot is None else ColdRecords(records=hot)
                 case read_plan.Cold():
                     found = await self._tiers.read_cold(partition, offset, READ_BYTES)
                     if found is not None:
@@ -174,15 +178,16 @@ class _Decoding:
         self._wanted = wanted
         self._is_late = is_late
 
-    def run(self, part: FileSlice) -> None:
+    def run(self, part: FileSlice, aborted: Sequence[AbortedRange]) -> None:
         """Raises Undecodable for the first batch; a later one ends the page before it."""
-        data = part.read()
+        data, hidden = part.read(), AbortedRanges(aborted)
         start_offset = self.offset
         for position, header in record_batch.whole_batches(data, 0, len(data)):
             if header.end_offset <= self.offset:
                 continue
             try:
-                if not header.is_control:
+                is_hidden = header.is_transactional and hidden.hold(header.producer_id, header.base_offset)
+                if not header.is_control and not is_hidden:
                     self._take_batch(data, position, header)
             except CorruptBatch as error:
                 if self.found or self.offset > start_offset:

@@ -6,7 +6,7 @@ callers bound the answer by the high watermark or the last stable offset.
 
 from tiered.broker.partitions.partition import Partition
 from tiered.broker.partitions.readable import Readable
-from tiered.cold.chunks.reader import ColdReader
+from tiered.cold.chunks.reader import ColdReader, ColdRecords
 from tiered.errors import Corrupt, StoreUnavailable, Throttled
 from tiered.file_slice import FileSlice
 from tiered.formats.checkpoint import CommittedSegment
@@ -28,8 +28,9 @@ class TierReader:
         self._lookups = BlockingPool("lookup", threads=LOOKUP_THREADS, max_waiting=1000)
         self._counters = counters
 
-    async def read_cold(self, partition: Readable, offset: int, max_bytes: int) -> FileSlice | None:
-        """Whole batches from the one that holds `offset`, at least one; None when retention was faster.
+    async def read_cold(self, partition: Readable, offset: int, max_bytes: int) -> ColdRecords | None:
+        """Whole batches from the one that holds `offset`, at least one, and which transactions of theirs were aborted;
+        None when retention was faster.
 
         Raises CorruptObject, which names topic, partition, offsets and key, and StoreUnavailable.
         """
@@ -41,10 +42,10 @@ class TierReader:
         except Throttled as error:
             # Java's consumer ends on the code for quotas in a Fetch answer, and tries again on this one.
             raise StoreUnavailable(f"{partition.name}: {error}") from error
-        self._counters.fetched_cold_bytes += 0 if found is None else found.length
+        self._counters.fetched_cold_bytes += 0 if found is None else found.records.length
         return found
 
-    async def _in_store(self, partition: Readable, offset: int, max_bytes: int) -> FileSlice | None:
+    async def _in_store(self, partition: Readable, offset: int, max_bytes: int) -> ColdRecords | None:
         segment = partition.committed_segment_at(offset)
         if segment is None:
             return None

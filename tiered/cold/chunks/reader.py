@@ -20,11 +20,11 @@ from tiered.cold.object_store import ObjectStore
 from tiered.cold.single_flight import SingleFlight
 from tiered.errors import Corrupt, CorruptBatch
 from tiered.file_slice import FileSlice
-from tiered.formats import chunk_table, record_batch
+from tiered.formats import chunk_table, record_batch, segment_object
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.formats.chunk_table import ChunkRow
 from tiered.formats.segment_check import ExpectedSegment
-from tiered.formats.segment_object import SegmentTail
+from tiered.formats.segment_object import AbortedIndexEntry, SegmentTail
 from tiered.rules.pacing import read_ahead
 from tiered.rules.pacing.read_ahead import DEFAULT_LIMITS, ReadAhead, ReadAheadLimits
 from tiered.runtime import BlockingPool
@@ -42,6 +42,15 @@ class ColdReaderState(ChecksState):
 
     reads: int = 0
     tails_opened: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColdRecords:
+    """Whole batches, and the aborted transactions that have a part in them: a reader of what is committed skips
+    their records."""
+
+    records: FileSlice
+    aborted: Sequence[AbortedIndexEntry] = ()
 
 
 class ColdReader:
@@ -96,7 +105,7 @@ class ColdReader:
         offset: int,
         max_bytes: int,
         following: CommittedSegment | None = None,
-    ) -> FileSlice:
+    ) -> ColdRecords:
         """Whole batches from the one that holds `offset`: at least one, otherwise at most `max_bytes`, and never
         beyond a chunk. `offset` lies in the segment. `following` is the one after it, where reading ahead goes on."""
         assert place.segment.base_offset <= offset < place.segment.end_offset, "SQL gave another segment"
@@ -105,9 +114,10 @@ class ColdReader:
         index = chunk_table.chunk_for_offset(tail.chunks, offset)
         row = tail.chunks[index]
         chunk = await self._chunk_in_order(place, tail.chunks, index, following)
-        if offset <= row.first_offset and row.length <= max_bytes:
-            return chunk
-        return await self._examine(place, _cut, chunk, offset, max_bytes)
+        end_offset = row.last_offset + 1
+        if offset > row.first_offset or row.length > max_bytes:
+            chunk, end_offset = await self._examine(place, _cut, chunk, offset, max_bytes)
+        return ColdRecords(records=chunk, aborted=segment_object.aborted_between(tail.aborted, offset, end_offset))
 
     async def offset_for_timestamp(
         self, place: ExpectedSegment, *, timestamp_ms: int, start_offset: int
@@ -273,11 +283,12 @@ class SequentialReaders:
         return pace
 
 
-def _cut(chunk: FileSlice, offset: int, max_bytes: int) -> FileSlice:
-    """The part of the chunk from the batch that holds `offset` on: at least one batch, else at most `max_bytes`."""
+def _cut(chunk: FileSlice, offset: int, max_bytes: int) -> tuple[FileSlice, int]:
+    """The part of the chunk from the batch that holds `offset` on, and the offset where it ends: at least one batch,
+    else at most `max_bytes`."""
     data = chunk.read()
     start: int | None = None
-    end = 0
+    end = end_offset = 0
     for position, header in record_batch.exact_batches(data, 0, len(data)):
         batch_end = position + header.size_bytes
         if start is None:
@@ -286,10 +297,10 @@ def _cut(chunk: FileSlice, offset: int, max_bytes: int) -> FileSlice:
             start = position
         elif batch_end - start > max_bytes:
             break
-        end = batch_end
+        end, end_offset = batch_end, header.end_offset
     if start is None:
         raise CorruptBatch(f"no batch of its chunk holds offset {offset}")
-    return FileSlice(file=chunk.file, position=chunk.position + start, length=end - start)
+    return FileSlice(file=chunk.file, position=chunk.position + start, length=end - start), end_offset
 
 
 def _first_at(chunk: FileSlice, timestamp_ms: int, start_offset: int) -> tuple[int, int] | None:

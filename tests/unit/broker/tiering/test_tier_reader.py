@@ -38,10 +38,10 @@ async def test_a_cold_offset_is_read_from_the_store_and_a_hot_one_is_not(tmp_pat
     async with cold(tmp_path) as (made, reader):
         found = await reader.read_cold(made.partition, 2, 1)
         assert found is not None
-        assert read_header(found.read(), 0).base_offset == 2
-        assert made.context.counters.fetched_cold_bytes == found.length
-        await reader.make_resident(found)
-        assert reader.is_resident(found)
+        assert read_header(found.records.read(), 0).base_offset == 2
+        assert made.context.counters.fetched_cold_bytes == found.records.length
+        await reader.make_resident(found.records)
+        assert reader.is_resident(found.records)
         assert await reader.read_cold(made.partition, SEGMENTS, 1) is None
 
 

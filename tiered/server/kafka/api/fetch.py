@@ -301,8 +301,10 @@ async def _read_cold(request: RawRequest, asked: FetchRequest, entry: FetchEntry
     partition, offset = entry.partition, entry.asked.fetch_offset
     try:
         async with places:
-            entry.records = await request.context.broker.reader.read_cold(partition, offset, entry.cold_max_bytes)
-        if entry.records is None:
+            found = await request.context.broker.reader.read_cold(partition, offset, entry.cold_max_bytes)
+        if found is not None:
+            entry.records, entry.aborted = found.records, found.aborted
+        else:
             again = FetchLook()
             _look_at(entry, partition, entry.cold_max_bytes, asked.isolation_level == READ_COMMITTED, again)
     except TieredError as error:

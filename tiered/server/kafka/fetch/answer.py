@@ -6,7 +6,7 @@ store: `api.fetch` does. Reading what is small takes time: an answer about many 
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tiered.broker.groups.offsets_topic import OffsetsPartition
@@ -14,13 +14,14 @@ from tiered.broker.partitions.readable import Readable
 from tiered.errors import LogDirFailed, TieredError, UnsupportedCompression
 from tiered.file_slice import FileSlice
 from tiered.formats import record_batch
+from tiered.formats.aborted_ranges import AbortedRange
 from tiered.server.kafka import throttling
 from tiered.server.kafka.dispatch import RawRequest, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 from tiered.server.kafka.listed_brokers import LeaderHints
 from tiered.server.kafka.transport.outbox import Parts
 from tiered.wire import fetch
-from tiered.wire.fetch import FetchPartition, FetchPartitionResult, FetchRequest, FetchTopicResult
+from tiered.wire.fetch import AbortedTransaction, FetchPartition, FetchPartitionResult, FetchRequest, FetchTopicResult
 from tiered.wire.primitives import NodeEndpoint
 
 log = logging.getLogger(__name__)
@@ -45,6 +46,8 @@ class FetchEntry:
     """In its place, of `__consumer_offsets`."""
     error: TieredError | None = None
     records: FileSlice | bytes | None = None
+    aborted: Sequence[AbortedRange] = ()
+    """The aborted transactions that have a part in them."""
     cold_max_bytes: int = 0
     read_from: int = LEADER
     """The replica that the consumer should read from, when that is not this one."""
@@ -89,7 +92,7 @@ def keep_to_limits(entries: list[FetchEntry]) -> None:
         if not isinstance(entry.records, FileSlice) or not entry.records.length:
             continue
         if entry.cold_max_bytes and not first and entry.records.length > entry.cold_max_bytes:
-            entry.records = None
+            entry.records, entry.aborted = None, ()
         first = False
 
 
@@ -171,9 +174,13 @@ def _result(entry: FetchEntry, asked: FetchRequest, version: int) -> FetchPartit
         partition.last_stable_offset,
         partition.log_start_offset,
         entry.records,
-        [] if asked.isolation_level == READ_COMMITTED else None,
+        _aborted(entry) if asked.isolation_level == READ_COMMITTED else None,
         entry.read_from,
     )
+
+
+def _aborted(entry: FetchEntry) -> list[AbortedTransaction]:
+    return [AbortedTransaction(each.producer_id, each.first_offset) for each in entry.aborted]
 
 
 def _refusal(entry: FetchEntry, error: TieredError) -> FetchPartitionResult:
