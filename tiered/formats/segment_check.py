@@ -47,6 +47,8 @@ class FaultKind(StrEnum):
     """A chunk is as it was uploaded, and a batch in it is malformed or fails its CRC."""
     OFFSETS = "offsets"
     """Offsets are missing, or there twice."""
+    ABORTED = "aborted"
+    """What it says of aborted transactions does not fit its batches: readers would skip too much, or too little."""
     CHAIN = "chain"
     """A segment does not name the root of the one before it."""
     CHECKPOINT = "checkpoint"

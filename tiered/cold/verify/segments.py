@@ -12,8 +12,9 @@ from itertools import islice
 from tiered.cold.bucket.segments import get_run
 from tiered.cold.object_store import ObjectStore
 from tiered.errors import Corrupt, CorruptObject, ObjectMissing
-from tiered.formats import chunk_table, segment_check, segment_object
+from tiered.formats import chunk_table, marker_check, segment_check, segment_object
 from tiered.formats.checkpoint import CommittedSegment
+from tiered.formats.marker_check import MarkerCheck
 from tiered.formats.segment_check import ExpectedSegment, Fault, FaultKind, of_segment
 from tiered.formats.segment_object import TAIL_GUESS_BYTES, ChunkRow, NeedMore, SegmentFooter, SegmentTail
 from tiered.rules.segments.sampling import ChunkSample
@@ -56,8 +57,8 @@ class SegmentVerifier:
         opened = self._open_twice(place)
         if isinstance(opened, Fault):
             return CheckedSegment(chunks=0, size_bytes=0, faults=(opened,))
-        faults = list(segment_check.check_table(place.segment.base_offset, opened))
-        chosen = self._sample.chosen(place.segment.object_id, len(opened), at_least_one=place.is_first)
+        faults = list(segment_check.check_table(place.segment.base_offset, opened.chunks))
+        chosen = self._sample.chosen(place.segment.object_id, len(opened.chunks), at_least_one=place.is_first)
         read_bytes = 0
         for checked_bytes, found in self._check_chunks(place, opened, chosen):
             faults.extend(found)
@@ -72,9 +73,9 @@ class SegmentVerifier:
         opened = self._open_twice(place)
         if isinstance(opened, Fault):
             return CheckedSegment(chunks=0, size_bytes=0, faults=(opened,))
-        end, size_bytes = first_chunk, 0
-        while end < len(opened) and (end == first_chunk or size_bytes + opened[end].length <= max_bytes):
-            size_bytes += opened[end].length
+        end, size_bytes, chunks = first_chunk, 0, opened.chunks
+        while end < len(chunks) and (end == first_chunk or size_bytes + chunks[end].length <= max_bytes):
+            size_bytes += chunks[end].length
             end += 1
         checked = self._check_chunks(place, opened, range(first_chunk, end))
         faults = [fault for _, found in checked for fault in found]
@@ -82,12 +83,12 @@ class SegmentVerifier:
             chunks=end - first_chunk,
             size_bytes=size_bytes,
             faults=tuple(faults[:MAX_FAULTS]),
-            next_chunk=end if end < len(opened) else None,
+            next_chunk=end if end < len(chunks) else None,
         )
 
     # The tail
 
-    def _open_twice(self, place: ExpectedSegment) -> tuple[ChunkRow, ...] | Fault:
+    def _open_twice(self, place: ExpectedSegment) -> SegmentTail | Fault:
         # A key that is none of ours may lead anywhere: it is not asked for.
         wrong_key = segment_check.check_key(place.segment, place.topic_id, place.partition)
         if wrong_key is not None:
@@ -95,7 +96,7 @@ class SegmentVerifier:
         opened = self._open(place)
         return self._open(place) if isinstance(opened, Fault) else opened  # The way here may be at fault.
 
-    def _open(self, place: ExpectedSegment) -> tuple[ChunkRow, ...] | Fault:
+    def _open(self, place: ExpectedSegment) -> SegmentTail | Fault:
         segment = place.segment
         found = self._store.head(segment.object_key)
         if found is None:
@@ -115,7 +116,7 @@ class SegmentVerifier:
         else:
             tail = segment_check.check_tail(place, data)
         if isinstance(tail, SegmentTail):
-            return tail.chunks
+            return marker_check.check_aborted(tail) or tail
         return (self._other(place, segment.size_bytes) if tail.kind is FaultKind.TAIL else None) or tail
 
     def _wrong_size(self, place: ExpectedSegment, size_bytes: int) -> Fault:
@@ -155,17 +156,19 @@ class SegmentVerifier:
     # Chunks
 
     def _check_chunks(
-        self, place: ExpectedSegment, chunks: Sequence[ChunkRow], chosen: Sequence[int]
+        self, place: ExpectedSegment, opened: SegmentTail, chosen: Sequence[int]
     ) -> Iterator[tuple[int, list[Fault]]]:
         """How many bytes were read with a request, and the faults of the chunks that came with it."""
-        indexes = iter(chosen)
-        for run in chunk_table.runs((chunks[index] for index in chosen), BLOCK_BYTES):
-            faults = list(self._check_run(place, run, list(islice(indexes, len(run)))))
+        indexes, markers = iter(chosen), MarkerCheck(opened.aborted)
+        for run in chunk_table.runs((opened.chunks[index] for index in chosen), BLOCK_BYTES):
+            faults = list(self._check_run(place, run, list(islice(indexes, len(run))), markers))
             run_bytes = sum(row.length for row in run)
             self._advance(run_bytes)
             yield run_bytes, faults
 
-    def _check_run(self, place: ExpectedSegment, run: Sequence[ChunkRow], indexes: Sequence[int]) -> Iterator[Fault]:
+    def _check_run(
+        self, place: ExpectedSegment, run: Sequence[ChunkRow], indexes: Sequence[int], markers: MarkerCheck
+    ) -> Iterator[Fault]:
         """The faults of neighbouring chunks, read with one request; each bad one is fetched and checked again."""
         try:
             data = get_run(self._store, place, run)
@@ -173,13 +176,13 @@ class SegmentVerifier:
             data = b""  # Truncated or gone since its tail was read: the second look tells which.
         for index, row in zip(indexes, run, strict=True):
             start = row.position - run[0].position
-            if data and segment_check.check_chunk(row, data, start, chunk=index) is None:
+            if data and _fault_of(row, data, start, index, markers) is None:
                 continue
-            fault = self._second_look(place, row, index)
+            fault = self._second_look(place, row, index, markers)
             if fault is not None:
                 yield fault
 
-    def _second_look(self, place: ExpectedSegment, row: ChunkRow, index: int) -> Fault | None:
+    def _second_look(self, place: ExpectedSegment, row: ChunkRow, index: int, markers: MarkerCheck) -> Fault | None:
         try:
             data = get_run(self._store, place, (row,))
         except Corrupt as error:
@@ -191,4 +194,9 @@ class SegmentVerifier:
                 last_offset=row.last_offset,
                 chunk=index,
             )
-        return segment_check.check_chunk(row, data, chunk=index)
+        return _fault_of(row, data, 0, index, markers)
+
+
+def _fault_of(row: ChunkRow, data: bytes, start: int, index: int, markers: MarkerCheck) -> Fault | None:
+    found = segment_check.check_chunk(row, data, start, chunk=index)
+    return found if found is not None else markers.check(row, data, start, chunk=index)
