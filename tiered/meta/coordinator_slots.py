@@ -1,9 +1,9 @@
-"""The coordinators of consumer groups: one row per slot, whose epoch rises each time it gets a holder.
+"""The coordinators of groups and transactions: one row per slot, whose epoch rises each time it gets a holder.
 
-Owns `coordinator_slot`. A group belongs to one slot for ever (as long as their number stays). Every write for a group
-first calls `lock` in its transaction: on PostgreSQL the share lock lasts until its end, so a slot cannot be taken from
-under a write, and its next holder waits until every older write has ended one way or the other. SQLite's transactions
-are serial anyway.
+Owns `coordinator_slot`. A group, or a transactional id, belongs to one slot for ever (as long as their number stays).
+Every write for it first calls `lock` in its transaction: on PostgreSQL the share lock lasts until its end, so a slot
+cannot be taken from under a write, and its next holder waits until every older write has ended one way or the other.
+SQLite's transactions are serial anyway.
 
 A slot changes hands in one transaction that locks it first and takes the change's number afterwards: while it
 waits for a write that hangs, nothing else of the control plane waits for it. For the same reason none of these
@@ -17,15 +17,17 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Select, bindparam, delete, insert, select, update
+from sqlalchemy import Column, Connection, Select, Table, bindparam, delete, insert, select, update
 
 from tiered.errors import InvalidConfig
 from tiered.meta import brokers, groups
 from tiered.meta.cluster import take_number
-from tiered.meta.tables import coordinator_slot
+from tiered.meta.tables import consumer_group, coordinator_slot, transactional_producer
 from tiered.rules.groups.coordinator_slot import assigned
+from tiered.rules.groups.coordinator_slot import coordinator_slot as slot_of
 
 TENURE_BITS = 20
+RESLOTTED_AT_ONCE = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,7 +201,21 @@ def _resize(conn: Connection, *, broker_id: int, slot_count: int) -> None:
     conn.execute(delete(coordinator_slot).where(coordinator_slot.c.slot >= slot_count))
     # Slots without a holder are taken anew, with missing ones.
     conn.execute(update(coordinator_slot).values(broker_id=-1, change_number=number))
-    groups.reslot(conn, slot_count)
+    _reslot(conn, consumer_group.c.group_id, slot_count)
+    _reslot(conn, transactional_producer.c.transactional_id, slot_count)
+
+
+def _reslot(conn: Connection, key: Column[str], slot_count: int) -> None:
+    """Every row of the key's table is in the slot that its key has among so many."""
+    table, after = key.table, ""
+    assert isinstance(table, Table)
+    ordered = select(key, table.c.slot).order_by(key).limit(RESLOTTED_AT_ONCE)
+    while rows := conn.execute(ordered.where(key > after)).all():
+        slots = [(name, before, slot_of(name, slot_count)) for name, before in rows]
+        moved = [{"of_key": name, "to_slot": slot} for name, before, slot in slots if slot != before]
+        if moved:
+            conn.execute(update(table).where(key == bindparam("of_key")).values(slot=bindparam("to_slot")), moved)
+        after = rows[-1][0]
 
 
 def holders(slots: Mapping[int, SlotRow], live: Mapping[int, int], slot_count: int) -> dict[int, int | None]:

@@ -13,13 +13,11 @@ from sqlalchemy import Connection, RowMapping, Select, bindparam, delete, exists
 
 from tiered.meta.tables import consumer_group, group_offset, transaction_offset
 from tiered.meta.upserts import insert_for
-from tiered.rules.groups.coordinator_slot import coordinator_slot
 
 CLASSIC = "classic"
 CONSUMER = "consumer"
 NAMES_PER_STATEMENT = 500
 """SQLite and PostgreSQL take many parameters, but not any number."""
-RESLOTTED_AT_ONCE = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,20 +105,6 @@ def slots_with_members(conn: Connection) -> frozenset[int]:
     """The slots of groups that have members, as far as SQL has heard."""
     statement = select(consumer_group.c.slot).where(consumer_group.c.empty_since_ms.is_(None)).distinct()
     return frozenset(conn.execute(statement).scalars())
-
-
-def reslot(conn: Connection, slot_count: int) -> None:
-    """Every group is in the slot that it has among so many."""
-    after = ""
-    while rows := load_some(conn, after=after, limit=RESLOTTED_AT_ONCE):
-        moved = [
-            (row.group_id, slot) for row in rows if (slot := coordinator_slot(row.group_id, slot_count)) != row.slot
-        ]
-        if moved:
-            one = update(consumer_group).where(consumer_group.c.group_id == bindparam("of_group"))
-            values = [{"of_group": group_id, "to_slot": slot} for group_id, slot in moved]
-            conn.execute(one.values(slot=bindparam("to_slot")), values)
-        after = rows[-1].group_id
 
 
 def remove(conn: Connection, group_id: str) -> bool:

@@ -101,7 +101,7 @@ class Initialized:
     ends_open: bool = False
 
 
-def renewed(
+def initialized(
     now: Transaction | None,
     claimed: ProducerIdAndEpoch | None,
     *,
@@ -161,7 +161,7 @@ def renewed(
 
 
 def needs_producer_id(now: Transaction | None) -> bool:
-    """True when `renewed`, or `ended` in protocol 2, may give the producer another id."""
+    """True when `initialized`, or `ended` in protocol 2, may give the producer another id."""
     return now is None or now.is_exhausted
 
 

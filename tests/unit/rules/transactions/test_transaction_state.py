@@ -56,8 +56,8 @@ def by(epoch: int = 4, producer_id: int = 7) -> ProducerIdAndEpoch:
     return ProducerIdAndEpoch(producer_id, epoch)
 
 
-def renewed(now: Transaction | None, claimed: ProducerIdAndEpoch | None = None) -> Initialized:
-    return transaction_state.renewed(
+def initialized(now: Transaction | None, claimed: ProducerIdAndEpoch | None = None) -> Initialized:
+    return transaction_state.initialized(
         now, claimed, transactional_id="payments", timeout_ms=30_000, fresh_producer_id=FRESH, now_ms=2_000
     )
 
@@ -73,14 +73,14 @@ def end(
 
 
 def test_an_unknown_id_begins_at_epoch_0_with_a_fresh_producer_id() -> None:
-    after = renewed(None).after
+    after = initialized(None).after
     assert (after.producer_id, after.producer_epoch, after.state) == (FRESH, 0, EMPTY)
-    assert renewed(None, by(3)).after == after
+    assert initialized(None, by(3)).after == after
 
 
 @pytest.mark.parametrize("state", [EMPTY, *COMPLETE])
 def test_a_new_producer_raises_the_epoch_and_keeps_the_id(state: TransactionState) -> None:
-    after = renewed(transaction(state)).after
+    after = initialized(transaction(state)).after
     assert (after.producer_id, after.producer_epoch, after.state, after.timeout_ms) == (7, 5, EMPTY, 30_000)
     with pytest.raises(ProducerFenced):
         with_partitions(after, by(4), frozenset({FIRST}), now_ms=2_000)
@@ -89,31 +89,31 @@ def test_a_new_producer_raises_the_epoch_and_keeps_the_id(state: TransactionStat
 def test_an_epoch_that_is_used_up_gets_a_fresh_producer_id() -> None:
     now = transaction(EMPTY, NEARLY_EXHAUSTED)
     assert transaction_state.needs_producer_id(now)
-    after = renewed(now, by(NEARLY_EXHAUSTED)).after
+    after = initialized(now, by(NEARLY_EXHAUSTED)).after
     assert (after.producer_id, after.producer_epoch) == (FRESH, 0)
-    assert renewed(after, by(NEARLY_EXHAUSTED)).after is after, "the retry of the same producer"
+    assert initialized(after, by(NEARLY_EXHAUSTED)).after is after, "the retry of the same producer"
     with pytest.raises(ProducerFenced):
-        renewed(renewed(now).after, by(NEARLY_EXHAUSTED))
+        initialized(initialized(now).after, by(NEARLY_EXHAUSTED))
 
 
 @pytest.mark.parametrize("claimed", [None, by(4)])
 def test_an_open_transaction_is_aborted_under_a_raised_epoch_before_anything_else(
     claimed: ProducerIdAndEpoch | None,
 ) -> None:
-    found = renewed(transaction(), claimed)
+    found = initialized(transaction(), claimed)
     assert found.ends_open
     assert (found.after.state, found.after.producer_epoch) == (TransactionState.PREPARE_ABORT, 5)
     assert found.after.partitions == {FIRST}
     with pytest.raises(ConcurrentTransactions):
-        renewed(found.after, claimed)
+        initialized(found.after, claimed)
     done = transaction_state.completed(found.after, now_ms=2_500)
-    assert renewed(done, claimed).after.producer_epoch == (6 if claimed is None else 5)
+    assert initialized(done, claimed).after.producer_epoch == (6 if claimed is None else 5)
 
 
 def test_a_retry_is_answered_with_what_the_first_request_led_to() -> None:
-    after = renewed(transaction(EMPTY), by(4)).after
+    after = initialized(transaction(EMPTY), by(4)).after
     assert after.producer_epoch == 5
-    assert renewed(after, by(4)).after is after
+    assert initialized(after, by(4)).after is after
 
 
 @pytest.mark.parametrize("state", TransactionState)
@@ -121,14 +121,14 @@ def test_a_retry_is_answered_with_what_the_first_request_led_to() -> None:
 def test_a_producer_that_was_replaced_can_change_nothing(state: TransactionState, claimed: ProducerIdAndEpoch) -> None:
     now = transaction(state)
     with pytest.raises(ProducerFenced):
-        renewed(now, claimed)
+        initialized(now, claimed)
 
 
 def test_the_highest_epoch_is_given_to_nobody() -> None:
-    found = renewed(transaction(OPEN, NEARLY_EXHAUSTED), by(NEARLY_EXHAUSTED))
+    found = initialized(transaction(OPEN, NEARLY_EXHAUSTED), by(NEARLY_EXHAUSTED))
     assert found.after.producer_epoch == MAX_PRODUCER_EPOCH
     done = transaction_state.completed(found.after, now_ms=2_500)
-    after = renewed(done, by(NEARLY_EXHAUSTED)).after
+    after = initialized(done, by(NEARLY_EXHAUSTED)).after
     assert (after.producer_id, after.producer_epoch) == (FRESH, 0)
 
 
@@ -295,7 +295,7 @@ def test_whoever_is_fenced_can_neither_write_nor_commit_nor_come_back() -> None:
             with pytest.raises(ProducerFenced):
                 end(now, commits=True, protocol=protocol)
         with pytest.raises(ProducerFenced):
-            renewed(now, by(4))
+            initialized(now, by(4))
 
 
 def test_only_what_is_open_times_out() -> None:

@@ -1,0 +1,168 @@
+"""Transactions in SQL: what may be written over what, and by whom, on both databases."""
+
+from dataclasses import replace
+from itertools import pairwise
+from uuid import UUID
+
+import pytest
+
+from tests.catalogue import NOW_MS
+from tests.contracts.stored_groups import later, take
+from tiered.errors import CoordinatorNotAvailable, NotCoordinator
+from tiered.ids import TopicId, TopicPartition
+from tiered.meta import transactions
+from tiered.meta.engine import Database
+from tiered.meta.group_offsets import WriteOutcome, WritingCoordinator
+from tiered.meta.transactions import TransactionChange
+from tiered.rules.groups.coordinator_slot import coordinator_slot
+from tiered.rules.transactions.transaction_state import (
+    ProducerIdAndEpoch,
+    Transaction,
+    TransactionState,
+    completed,
+    ended,
+    fenced,
+    with_partitions,
+)
+
+pytest_plugins = ["tests.meta_databases"]
+
+PARTITIONS = frozenset(TopicPartition(TopicId(UUID(int=1)), number) for number in range(3))
+
+
+def fresh(name: str = "payments", producer_id: int = 7) -> Transaction:
+    return Transaction(
+        transactional_id=name,
+        producer_id=producer_id,
+        producer_epoch=0,
+        timeout_ms=60_000,
+        state=TransactionState.EMPTY,
+        changed_at_ms=NOW_MS,
+    )
+
+
+def begun(now: Transaction) -> Transaction:
+    return with_partitions(now, ProducerIdAndEpoch(now.producer_id, now.producer_epoch), PARTITIONS, now_ms=NOW_MS)
+
+
+def decided(now: Transaction, *, commits: bool = True) -> Transaction:
+    producer = ProducerIdAndEpoch(now.producer_id, now.producer_epoch)
+    return ended(now, producer, commits=commits, now_ms=NOW_MS).after
+
+
+def write(
+    database: Database, by: WritingCoordinator, *steps: tuple[Transaction | None, Transaction], slot: int = 0
+) -> WriteOutcome:
+    made = [TransactionChange(slot=slot, before=before, after=after) for before, after in steps]
+    return database.run_sync(lambda conn: transactions.write(conn, made, by))
+
+
+def stored(database: Database, name: str = "payments") -> Transaction | None:
+    return database.run_sync(lambda conn: transactions.load(conn, name))
+
+
+def test_every_step_of_a_transaction_is_read_as_it_was_written(database: Database) -> None:
+    by = take(database)
+    steps: list[Transaction | None] = [None, fresh()]
+    steps.append(replace(begun(fresh()), last_producer_epoch=3, previous_producer_id=6, next_producer_id=9, protocol=2))
+    for step in (decided, lambda now: completed(now, now_ms=NOW_MS + 5), begun, lambda now: fenced(now, now_ms=NOW_MS)):
+        assert steps[-1] is not None
+        steps.append(step(steps[-1]))
+    for before, after in pairwise(steps):
+        assert after is not None
+        assert not write(database, by, (before, after)).refused
+        assert stored(database) == after
+
+
+def test_many_are_written_at_once_each_with_its_own_partitions(database: Database) -> None:
+    by = take(database)
+    made = [fresh(f"id-{number:04}", number) for number in range(700)]
+    assert not write(database, by, *((None, each) for each in made)).refused
+    assert not write(database, by, *((each, begun(each)) for each in made)).refused
+    assert stored(database, "id-0699") == begun(made[-1])
+    listed = database.run_sync(lambda conn: transactions.load_some(conn, slots=[0, 1], after="id-0009", limit=3))
+    assert [each.transactional_id for each in listed] == ["id-0010", "id-0011", "id-0012"]
+    assert listed[0].partitions == PARTITIONS
+
+
+@pytest.mark.parametrize("wrong", [{"producer_id": 8}, {"producer_epoch": 1}, {"state": TransactionState.ONGOING}])
+def test_a_transition_that_begins_with_something_else_than_what_is_stored_is_refused(
+    database: Database, wrong: dict[str, object]
+) -> None:
+    by = take(database)
+    other = fresh("other", 8)
+    write(database, by, (None, fresh()), (None, other))
+    before = replace(fresh(), **wrong)  # type: ignore[arg-type]
+    outcome = write(database, by, (before, replace(fresh(), producer_epoch=5)), (other, begun(other)))
+    assert {number: type(error) for number, error in outcome.refused.items()} == {0: NotCoordinator}
+    assert (stored(database), stored(database, "other")) == (fresh(), begun(other))
+    for absent in ((None, replace(fresh(), producer_epoch=5)), (fresh("new"), begun(fresh("new")))):
+        assert write(database, by, absent).refused
+
+
+def test_a_coordinator_whose_slot_was_taken_can_decide_nothing_more(database: Database) -> None:
+    zombie = take(database)
+    write(database, zombie, (None, fresh()))
+    write(database, zombie, (fresh(), begun(fresh())))
+    by = take(database, broker_id=2)
+    outcome = write(database, zombie, (begun(fresh()), decided(begun(fresh()))))
+    assert isinstance(outcome.refused[0], NotCoordinator)
+    assert stored(database) == begun(fresh())
+    assert not write(database, by, (begun(fresh()), decided(begun(fresh()), commits=False))).refused
+
+
+def test_an_epoch_of_the_slot_that_this_broker_has_yet_to_learn_is_told_apart(database: Database) -> None:
+    by = take(database)
+    old = replace(by, slot_epochs={slot: epoch - 1 for slot, epoch in by.slot_epochs.items()})
+    assert isinstance(write(database, old, (None, fresh())).refused[0], CoordinatorNotAvailable)
+
+
+def test_what_is_open_or_decided_is_found_by_its_slot(database: Database) -> None:
+    by = take(database)
+    kinds = {
+        "empty": fresh("empty"),
+        "open": begun(fresh("open")),
+        "commits": decided(begun(fresh("commits"))),
+        "aborts": decided(begun(fresh("aborts")), commits=False),
+        "complete": completed(decided(begun(fresh("complete"))), now_ms=NOW_MS),
+    }
+    write(database, by, *((None, each) for each in kinds.values()))
+    write(database, by, (None, begun(fresh("elsewhere"))), slot=1)
+    found = database.run_sync(lambda conn: transactions.load_open(conn, [0, 2]))
+    assert found == (kinds["aborts"], kinds["commits"], kinds["open"])
+
+
+def test_only_what_is_idle_for_long_enough_expires_and_only_in_slots_that_are_held(database: Database) -> None:
+    by = take(database)
+    old, recent = fresh("old"), replace(fresh("recent"), changed_at_ms=NOW_MS + 1)
+    write(database, by, (None, old), (None, recent), (None, begun(fresh("open"))))
+    write(database, by, (None, fresh("elsewhere")), slot=1)
+
+    def expire(writer: WritingCoordinator) -> tuple[str, ...]:
+        return database.run_sync(
+            lambda conn: transactions.remove_expired(conn, slots=[0], before_ms=NOW_MS, limit=10, by=writer)
+        )
+
+    assert expire(replace(by, slot_epochs={})) == ()
+    assert expire(by) == ("old",)
+    assert [stored(database, name) is None for name in ("old", "recent", "open", "elsewhere")] == [True, *[False] * 3]
+
+
+def test_every_transactional_id_gets_its_slot_among_another_number(database: Database) -> None:
+    by = take(database)
+    names = [f"id-{number}" for number in range(50)]
+    write(database, by, *((None, fresh(name)) for name in names))
+    take(database, slot_count=7)
+    for slot in range(7):
+        found = {each.transactional_id for each in _of_slot(database, slot)}
+        assert found == {name for name in names if coordinator_slot(name, 7) == slot}
+
+
+def _of_slot(database: Database, slot: int) -> tuple[Transaction, ...]:
+    return database.run_sync(lambda conn: transactions.load_some(conn, slots=[slot], after="", limit=99))
+
+
+def test_a_later_commit_number_is_no_reason_to_refuse(database: Database) -> None:
+    by = take(database)
+    write(database, later(by, number=9), (None, fresh()))
+    assert not write(database, by, (fresh(), begun(fresh()))).refused

@@ -1,0 +1,270 @@
+"""Transactions as SQL has them: who the producer of a transactional id is, and what it has open.
+
+Owns `transactional_producer` and `transaction_partition`. A transition is written only while its slot has the epoch
+that the coordinator knows, and the row is what the transition began with (R10). The decision of a transaction moves or
+deletes the offsets that wait for it in the same SQL transaction, and nothing else ever does. Must never decide what may
+follow what: `rules.transactions` does.
+
+Rows are locked in the order of their ids, after the slots: no two writers ever wait for each other.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Select, bindparam, delete, insert, select, text
+
+from tiered.errors import NotCoordinator, TieredError
+from tiered.ids import TopicId, TopicPartition
+from tiered.meta import transaction_offsets
+from tiered.meta.group_offsets import WriteOutcome, WritingCoordinator, hold
+from tiered.meta.tables import transaction_partition, transactional_producer
+from tiered.meta.upserts import insert_for
+from tiered.rules.transactions.transaction_state import Transaction, TransactionState
+
+NAMES_PER_STATEMENT = 500
+"""SQLite and PostgreSQL take many parameters, but not any number."""
+_IDLE = [state.value for state in TransactionState if state is not TransactionState.ONGOING and not state.is_decided]
+_OPEN = [state.value for state in TransactionState if state.value not in _IDLE]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionChange:
+    """What SQL shall have in place of what it has; `before` is None for a transactional id that it does not know."""
+
+    slot: int
+    before: Transaction | None
+    after: Transaction
+
+
+def load(conn: Connection, transactional_id: str) -> Transaction | None:
+    """The transactional id, or None."""
+    found = _transactions(conn, _columns().where(transactional_producer.c.transactional_id == transactional_id))
+    return found[0] if found else None
+
+
+def load_open(conn: Connection, slots: Collection[int]) -> tuple[Transaction, ...]:
+    """Those of these slots that have something open, or decided and not carried out, by id."""
+    statement = _columns().where(transactional_producer.c.slot.in_(sorted(slots)))
+    return _transactions(conn, statement.where(transactional_producer.c.state.in_(_OPEN)))
+
+
+def load_some(conn: Connection, *, slots: Collection[int], after: str, limit: int) -> tuple[Transaction, ...]:
+    """Up to `limit` transactional ids of these slots that come after `after`, by id."""
+    statement = _columns().where(
+        transactional_producer.c.slot.in_(sorted(slots)), transactional_producer.c.transactional_id > after
+    )
+    return _transactions(conn, statement.limit(limit))
+
+
+def write(conn: Connection, transitions: Sequence[TransactionChange], by: WritingCoordinator) -> WriteOutcome:
+    """Writes the transitions, at most one of each transactional id, and what they decide about offsets.
+
+    One is refused with NotCoordinator (another broker took the slot, or wrote the row under a later epoch) or
+    CoordinatorNotAvailable (this one holds the slot under an epoch that it does not know: take it again).
+    """
+    lost_slots = hold(conn, {each.slot for each in transitions}, by)
+    stored = _locked(conn, [each.after.transactional_id for each in transitions])
+    refused: dict[int, TieredError] = {}
+    written: list[TransactionChange] = []
+    for number, each in enumerate(transitions):
+        error = lost_slots.get(each.slot) or _changed(each, stored.get(each.after.transactional_id))
+        if error is None:
+            written.append(each)
+        else:
+            refused[number] = error
+    if written:
+        written.sort(key=lambda each: each.after.transactional_id)
+        _put(conn, written, by)
+        _put_partitions(conn, written)
+        _decide_offsets(conn, written)
+    return WriteOutcome(refused=refused)
+
+
+def remove_expired(
+    conn: Connection, *, slots: Collection[int], before_ms: int, limit: int, by: WritingCoordinator
+) -> tuple[str, ...]:
+    """Up to `limit` transactional ids of these slots that nobody has used since that time are gone: which.
+
+    Slots that are lost by now are left alone.
+    """
+    lost_slots = hold(conn, slots, by)
+    ours = [slot for slot in slots if slot not in lost_slots]
+    idle = (
+        select(transactional_producer.c.transactional_id)
+        .where(
+            transactional_producer.c.slot.in_(sorted(ours)),
+            transactional_producer.c.state.in_(_IDLE),
+            transactional_producer.c.changed_at_ms <= before_ms,
+        )
+        .order_by(transactional_producer.c.transactional_id)
+        .limit(limit)
+        .with_for_update()
+    )
+    names = list(conn.execute(idle).scalars())
+    if names:
+        one = delete(transactional_producer).where(transactional_producer.c.transactional_id == bindparam("of_id"))
+        conn.execute(one, [{"of_id": name} for name in names])
+    return tuple(names)
+
+
+def _columns() -> Select[Any]:
+    names = (name for name in Transaction.__slots__ if name != "partitions")
+    statement = select(*(transactional_producer.c[name] for name in names))
+    return statement.order_by(transactional_producer.c.transactional_id)
+
+
+def _transactions(conn: Connection, statement: Select[Any]) -> tuple[Transaction, ...]:
+    rows = conn.execute(statement).mappings().all()
+    partitions: dict[str, list[TopicPartition]] = {row["transactional_id"]: [] for row in rows}
+    names = sorted(partitions)
+    for first in range(0, len(names), NAMES_PER_STATEMENT):
+        for found in conn.execute(_PARTITIONS, {"names": names[first : first + NAMES_PER_STATEMENT]}):
+            partitions[found.transactional_id].append(TopicPartition(TopicId(found.topic_id), found.partition))
+    return tuple(
+        Transaction(
+            **{
+                **row,
+                "state": TransactionState(row["state"]),
+                "partitions": frozenset(partitions[row["transactional_id"]]),
+            }
+        )
+        for row in rows
+    )
+
+
+_PARTITIONS = select(transaction_partition).where(
+    transaction_partition.c.transactional_id.in_(bindparam("names", expanding=True))
+)
+_LOCKED = (
+    select(
+        transactional_producer.c.transactional_id,
+        transactional_producer.c.producer_id,
+        transactional_producer.c.producer_epoch,
+        transactional_producer.c.state,
+        transactional_producer.c.coordinator_epoch,
+    )
+    .where(transactional_producer.c.transactional_id.in_(bindparam("names", expanding=True)))
+    .order_by(transactional_producer.c.transactional_id)
+    .with_for_update()
+)
+
+
+def _locked(conn: Connection, names: Iterable[str]) -> Mapping[str, Any]:
+    """The rows as they are, and as they stay until the transaction ends."""
+    wanted = sorted(names)
+    assert len(set(wanted)) == len(wanted), "one transition of each transactional id"
+    found: dict[str, Any] = {}
+    for first in range(0, len(wanted), NAMES_PER_STATEMENT):
+        rows = conn.execute(_LOCKED, {"names": wanted[first : first + NAMES_PER_STATEMENT]})
+        found.update((row.transactional_id, row) for row in rows)
+    return found
+
+
+def _changed(transition: TransactionChange, row: Any) -> TieredError | None:
+    """Why the transition does not begin with what SQL has."""
+    before = transition.before
+    expected = None if before is None else (before.producer_id, before.producer_epoch, before.state.value)
+    stored = None if row is None else (row.producer_id, row.producer_epoch, row.state)
+    if expected == stored:
+        return None
+    return NotCoordinator(
+        f"transactional id {transition.after.transactional_id} was changed by another coordinator: find it again"
+    )
+
+
+def _values(transition: TransactionChange, by: WritingCoordinator) -> dict[str, Any]:
+    after = transition.after
+    return {
+        "transactional_id": after.transactional_id,
+        "slot": transition.slot,
+        "producer_id": after.producer_id,
+        "producer_epoch": after.producer_epoch,
+        "last_producer_epoch": after.last_producer_epoch,
+        "previous_producer_id": after.previous_producer_id,
+        "next_producer_id": after.next_producer_id,
+        "timeout_ms": after.timeout_ms,
+        "state": after.state.value,
+        "protocol": after.protocol,
+        "started_at_ms": after.started_at_ms,
+        "changed_at_ms": after.changed_at_ms,
+        "coordinator_epoch": by.slot_epochs[transition.slot],
+    }
+
+
+_COLUMNS = tuple(column.name for column in transactional_producer.c)
+# One statement with an array for each column: a fraction of the time of as many statements.
+_POSTGRES_UPSERT = text("""
+INSERT INTO transactional_producer (transactional_id, slot, producer_id, producer_epoch, last_producer_epoch,
+                                    previous_producer_id, next_producer_id, timeout_ms, state, protocol, started_at_ms,
+                                    changed_at_ms, coordinator_epoch)
+SELECT * FROM unnest(CAST(:transactional_id AS text[]), CAST(:slot AS int[]), CAST(:producer_id AS bigint[]),
+                     CAST(:producer_epoch AS int[]), CAST(:last_producer_epoch AS int[]),
+                     CAST(:previous_producer_id AS bigint[]), CAST(:next_producer_id AS bigint[]),
+                     CAST(:timeout_ms AS int[]), CAST(:state AS text[]), CAST(:protocol AS int[]),
+                     CAST(:started_at_ms AS bigint[]), CAST(:changed_at_ms AS bigint[]),
+                     CAST(:coordinator_epoch AS bigint[]))
+ON CONFLICT (transactional_id) DO UPDATE
+SET slot = excluded.slot, producer_id = excluded.producer_id, producer_epoch = excluded.producer_epoch,
+    last_producer_epoch = excluded.last_producer_epoch, previous_producer_id = excluded.previous_producer_id,
+    next_producer_id = excluded.next_producer_id, timeout_ms = excluded.timeout_ms, state = excluded.state,
+    protocol = excluded.protocol, started_at_ms = excluded.started_at_ms, changed_at_ms = excluded.changed_at_ms,
+    coordinator_epoch = excluded.coordinator_epoch
+""")
+
+
+def _put(conn: Connection, transitions: Sequence[TransactionChange], by: WritingCoordinator) -> None:
+    rows = [_values(each, by) for each in transitions]
+    if conn.dialect.name == "postgresql":
+        conn.execute(_POSTGRES_UPSERT, {name: [row[name] for row in rows] for name in _COLUMNS})
+        return
+    statement = insert_for(conn, transactional_producer)
+    new = statement.excluded
+    conn.execute(
+        statement.on_conflict_do_update(
+            index_elements=["transactional_id"],
+            set_={name: new[name] for name in _COLUMNS if name != "transactional_id"},
+        ),
+        rows,
+    )
+
+
+_POSTGRES_PARTITIONS = text("""
+INSERT INTO transaction_partition (transactional_id, topic_id, partition)
+SELECT * FROM unnest(CAST(:transactional_id AS text[]), CAST(:topic_id AS uuid[]), CAST(:partition AS int[]))
+""")
+
+
+def _put_partitions(conn: Connection, transitions: Sequence[TransactionChange]) -> None:
+    """Adds those that joined. A transaction loses them together: when it is complete, or another one has begun."""
+    over: list[str] = []
+    rows: list[dict[str, Any]] = []
+    for each in transitions:
+        name = each.after.transactional_id
+        known = frozenset[TopicPartition]() if each.before is None else each.before.partitions
+        if known - each.after.partitions:
+            over.append(name)
+            known = frozenset()
+        rows += [
+            {"transactional_id": name, "topic_id": added.topic_id, "partition": added.partition}
+            for added in sorted(each.after.partitions - known)
+        ]
+    for first in range(0, len(over), NAMES_PER_STATEMENT):
+        names = over[first : first + NAMES_PER_STATEMENT]
+        conn.execute(delete(transaction_partition).where(transaction_partition.c.transactional_id.in_(names)))
+    if not rows:
+        return
+    if conn.dialect.name == "postgresql":
+        conn.execute(_POSTGRES_PARTITIONS, {name: [row[name] for row in rows] for name in rows[0]})
+    else:
+        conn.execute(insert(transaction_partition), rows)
+
+
+def _decide_offsets(conn: Connection, transitions: Sequence[TransactionChange]) -> None:
+    """The offsets that wait for what is decided here: a transition that decides begins with what is open."""
+    ongoing = TransactionState.ONGOING
+    decided = [each for each in transitions if each.before is not None and each.before.state is ongoing]
+    committed = [each.after.producer_id for each in decided if each.after.state is TransactionState.PREPARE_COMMIT]
+    aborted = [each.after.producer_id for each in decided if each.after.state is TransactionState.PREPARE_ABORT]
+    if committed or aborted:
+        transaction_offsets.decide(conn, committed=committed, aborted=aborted)
