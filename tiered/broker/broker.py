@@ -68,6 +68,9 @@ from tiered.broker.tiering.store_look import look_at_store
 from tiered.broker.tiering.tier_reader import TierReader
 from tiered.broker.tiering.upload_pipeline import UploadPipeline
 from tiered.broker.transactions.broker_channel import PeerTransactionChannels, TransactionChannels
+from tiered.broker.transactions.coordinator import TransactionCoordinator
+from tiered.broker.transactions.marker_sender import MarkerSender
+from tiered.broker.transactions.marker_writer import MarkerWriter
 from tiered.broker.view.changes import Changes
 from tiered.broker.view.feed import ChangeFeed
 from tiered.broker.view.image import ClusterImage
@@ -247,6 +250,25 @@ class Broker:
             group_checkpoints=self.group_checkpoints,
             slots=slots,
         )
+        self.marker_writer = MarkerWriter(
+            context=context, topics=topics, slots=slots, offsets_decided=self.groups.offsets_decided
+        )
+        self.transactions = TransactionCoordinator(
+            context=context,
+            slots=slots,
+            slot_of=self.groups.slot,
+            is_ours=self.groups.is_ours,
+            commits=self.groups.offsets.commits,
+            producer_ids=self.producer_ids,
+            markers=MarkerSender(
+                context=context,
+                image=image,
+                topics=topics,
+                channels=self.transaction_channels,
+                write_here=self.marker_writer.write,
+            ),
+        )
+        self.groups.on_slots_changed = self.transactions.slots_changed
         self.log_bounds = KnownLogBounds(context=context, topics=topics, image=image)
         self.lag = LagHistory(context=context, topics=topics, image=image, log_bounds=self.log_bounds)
 
@@ -395,6 +417,7 @@ class Broker:
         self._list_offsets_topic()
         self.replication.start(tasks)
         self.feed.start(tasks)
+        self.transactions.start(tasks)
         await self.groups.start(tasks)
         self.controller.start(tasks)
         self.upload_pipeline.start(tasks)
@@ -427,6 +450,7 @@ class Broker:
         await self.reconciler.stop()
         await asyncio.gather(self._housekeeping.stop(), self.upload_pipeline.stop())
         await self.replication.stop()
+        await self.transactions.stop()
         self.transaction_channels.close()
         await self.groups.stop()
         await self.feed.stop()

@@ -258,17 +258,13 @@ ssl.truststore.password password - -
 ssl.truststore.type string - PEM
 telemetry.max.bytes int - 1048576 1..
 tiered.ssl.handshake.timeout.ms int - 10000 1..
-transaction.abort.timed.out.transaction.cleanup.interval.ms int - 10000 1..
-transaction.max.timeout.ms int - 900000 1..
 transaction.partition.verification.enable boolean all true
-transaction.remove.expired.transaction.cleanup.interval.ms int - 3600000 1..
 transaction.state.log.load.buffer.size int - 5242880 1..
 transaction.state.log.min.isr int - 2 1..
 transaction.state.log.num.partitions int - 50 1..
 transaction.state.log.replication.factor short - 3 1..
 transaction.state.log.segment.bytes int - 104857600 1..
 transaction.two.phase.commit.enable boolean - false
-transactional.id.expiration.ms int - 604800000 1..
 unclean.leader.election.interval.ms long - 300000 1..
 unstable.api.versions.enable boolean - false
 unstable.feature.versions.enable boolean - false

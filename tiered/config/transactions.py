@@ -1,4 +1,4 @@
-"""The settings of transactions.
+"""The settings of transactions: how long one may be open, and how long its transactional id is remembered.
 
 Owns the names, defaults and bounds. Never decides anything.
 """
@@ -19,5 +19,18 @@ class TransactionSettings:
     )
     add_partitions_to_txn_retry_backoff_ms: int = setting(
         ConfigType.INT, 20, "How often that end is looked for.", minimum=1, read_only=True,
+    )
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = setting(
+        ConfigType.INT, 10_000, "How often transactions that are open for too long are looked for.", minimum=1,
+        read_only=True,
+    )
+    transaction_max_timeout_ms: int = setting(
+        ConfigType.INT, 900_000, "The longest transaction time-out that a producer may ask for.", minimum=1,
+    )
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = setting(
+        ConfigType.INT, 3_600_000, "How often expired transactional ids are looked for.", minimum=1, read_only=True,
+    )
+    transactional_id_expiration_ms: int = setting(
+        ConfigType.INT, 604_800_000, "How long a transactional id that nobody uses is remembered.", minimum=1,
     )
     # fmt: on

@@ -9,7 +9,7 @@ with another coordinator, every member joins anew.
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
 from tiered.broker.context import BrokerContext
@@ -111,6 +111,8 @@ class GroupCoordinator:
         self._idle: set[str] = set()
         self._worker = Worker()
         self._serving = False
+        self.on_slots_changed: Callable[[Collection[int], Collection[int]], None] = lambda _lost, _gained: None
+        """Told which slots were lost and gained, after the groups: transactional ids have the same slots."""
 
     async def start(self, tasks: asyncio.TaskGroup) -> None:
         """Takes the slots that nobody alive holds. Members' requests are refused until it returns.
@@ -172,7 +174,13 @@ class GroupCoordinator:
             self.consumer.slots_gained(gained)
             self._checkpoints.slots_gained(gained)
         if lost or gained:
+            self.on_slots_changed(lost, gained)
             log.info("group slots: %d lost, %d gained, %d held", len(lost), len(gained), len(self.slots.epochs))
+
+    def offsets_decided(self, slot: int) -> None:
+        """The transaction coordinators' word that a transaction with offsets of this slot's groups has ended."""
+        self._checkpoints.slots_changed([slot])
+        self.offsets_topic.slots_changed([slot])
 
     async def balance_slots(self) -> None:
         """The controller's tick. Returns at once; slots that should move are moved by a task."""

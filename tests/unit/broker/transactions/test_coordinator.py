@@ -1,0 +1,314 @@
+"""The coordinator of transactions: what is answered when, who is fenced, and what goes on after a restart or an outage
+of SQL. On a real catalogue."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from sqlalchemy import Connection
+
+from tests.unit.broker.groups.coordinators import coordinating
+from tests.unit.broker.transactions.transacting import Transacting, start, transacting
+from tiered.errors import (
+    ConcurrentTransactions,
+    CoordinatorNotAvailable,
+    InvalidProducerIdMapping,
+    InvalidRequest,
+    InvalidTransactionTimeout,
+    MetadataOutcomeUnknown,
+    MetadataUnavailable,
+    NotCoordinator,
+    NotLeader,
+    ProducerFenced,
+    StaleProducerEpoch,
+    TransactionAbortable,
+    TransactionalIdNotFound,
+    TransactionCoordinatorFenced,
+)
+from tiered.formats.control_record import MarkerType
+from tiered.ids import TopicPartition
+from tiered.meta.coordinator_slots import TENURE_BITS, SlotRow
+from tiered.meta.engine import Database
+from tiered.rules.transactions.transaction_state import KEEPS_EPOCH, RAISES_EPOCH, ProducerIdAndEpoch, TransactionState
+
+T = TypeVar("T")
+
+
+@pytest.fixture
+async def made(tmp_path: Path) -> AsyncIterator[Transacting]:
+    async with transacting(tmp_path) as found:
+        yield found
+
+
+@pytest.mark.parametrize(("commits", "kind"), [(True, MarkerType.COMMIT), (False, MarkerType.ABORT)])
+@pytest.mark.parametrize(("protocol", "epoch"), [(KEEPS_EPOCH, 0), (RAISES_EPOCH, 1)])
+async def test_a_transaction_begins_is_decided_and_gets_a_marker_in_each_of_its_partitions(
+    made: Transacting, commits: bool, kind: MarkerType, protocol: int, epoch: int
+) -> None:
+    producer = await made.begun(protocol=protocol)
+    told = await made.coordinator.end("payments", producer, commits=commits, protocol=protocol)
+    assert told == ProducerIdAndEpoch(producer.producer_id, epoch)
+    done = await made.until(TransactionState.COMPLETE_COMMIT if commits else TransactionState.COMPLETE_ABORT)
+    assert (done.partitions, done.started_at_ms) == (frozenset(), None)
+    assert {partition for _, partition in made.leaders.written} == set(made.partitions)
+    tenure = made.groups.groups.slots.tenure(made.groups.groups.slot("payments"))
+    for marker, _ in made.leaders.written:
+        assert (marker.marker.type, marker.producer, marker.raises_epoch) == (kind, told, protocol == RAISES_EPOCH)
+        assert marker.marker.coordinator_epoch == tenure
+    await made.coordinator.add_partitions("payments", told, made.partitions, protocol=protocol)
+
+
+async def test_no_marker_is_written_before_the_decision_stands_in_sql(made: Transacting) -> None:
+    producer = await made.begun()
+    assert made.leaders.written == []
+    ending = asyncio.create_task(made.coordinator.end("payments", producer, commits=True, protocol=KEEPS_EPOCH))
+    seen = TransactionState.ONGOING
+    while not made.leaders.written:
+        found = await made.stored()
+        assert found is not None
+        if not made.leaders.written:
+            seen = found.state
+    assert (await made.stored()).state is not TransactionState.ONGOING, seen  # type: ignore[union-attr]
+    await ending
+
+
+async def test_until_the_last_marker_is_written_the_next_transaction_waits(made: Transacting) -> None:
+    late = made.partitions[1]
+    made.leaders.refuse[late] = NotLeader("another broker leads it now")
+    producer = await made.begun()
+    await made.coordinator.end("payments", producer, commits=True, protocol=KEEPS_EPOCH)
+    await made.coordinator.end("payments", producer, commits=True, protocol=KEEPS_EPOCH)
+    with pytest.raises(ConcurrentTransactions):
+        await made.coordinator.add_partitions("payments", producer, made.partitions, protocol=KEEPS_EPOCH)
+    with pytest.raises(ConcurrentTransactions):
+        await made.coordinator.init_producer_id("payments", 60_000)
+    del made.leaders.refuse[late]
+    await made.until(TransactionState.COMPLETE_COMMIT)
+    assert sorted(partition for _, partition in made.leaders.written) == sorted(made.partitions), "each once"
+
+
+async def test_a_new_producer_fences_the_old_one_and_aborts_what_it_had_open(made: Transacting) -> None:
+    old = await made.begun()
+    with pytest.raises(ConcurrentTransactions):
+        await made.coordinator.init_producer_id("payments", 60_000)
+    for commits in (True, False):
+        with pytest.raises(ProducerFenced):
+            await made.coordinator.end("payments", old, commits=commits, protocol=KEEPS_EPOCH)
+    new = await made.initialized()
+    assert (new.producer_id, new.producer_epoch) == (old.producer_id, old.producer_epoch + 2)
+    assert {(each.marker.type, each.producer.producer_epoch) for each, _ in made.leaders.written} == {
+        (MarkerType.ABORT, old.producer_epoch + 1)
+    }
+    with pytest.raises(ProducerFenced):
+        await made.coordinator.add_partitions("payments", old, made.partitions, protocol=KEEPS_EPOCH)
+
+
+async def test_a_leader_may_ask_whether_a_partition_is_in_the_transaction(made: Transacting) -> None:
+    producer = await made.initialized()
+    first, second, _ = made.partitions
+    await made.coordinator.add_partitions("payments", producer, [first], protocol=KEEPS_EPOCH)
+    found = await made.coordinator.check_partitions("payments", producer, [first, second])
+    assert found[first] is None
+    assert isinstance(found[second], TransactionAbortable)
+    older = ProducerIdAndEpoch(producer.producer_id, producer.producer_epoch - 1)
+    assert isinstance((await made.coordinator.check_partitions("payments", older, [first]))[first], ProducerFenced)
+    unknown = await made.coordinator.check_partitions("nobody", producer, [first])
+    assert isinstance(unknown[first], InvalidProducerIdMapping)
+
+
+async def test_a_partition_that_was_deleted_and_one_with_a_newer_epoch_need_no_marker(made: Transacting) -> None:
+    made.leaders.refuse[made.partitions[0]] = StaleProducerEpoch("epoch 9 has written here")
+    producer = await made.begun()
+    gone = TopicPartition(made.partitions[0].topic_id, 99)
+    await made.coordinator.add_partitions("payments", producer, [gone], protocol=KEEPS_EPOCH)
+    made.leaders.refuse[gone] = NotLeader("never asked")
+    topic = made.groups.topics.by_name("orders")
+    await made.coordinator.end("payments", producer, commits=True, protocol=KEEPS_EPOCH)
+    await asyncio.sleep(0.05)
+    made.groups.topics.remove(topic)
+    made.groups.image.remove_topic(topic.topic_id)
+    await made.until(TransactionState.COMPLETE_COMMIT)
+
+
+async def test_what_a_leader_refuses_because_of_a_newer_coordinator_is_left_to_that_one(made: Transacting) -> None:
+    made.leaders.refuse = dict.fromkeys(made.partitions, TransactionCoordinatorFenced("coordinator epoch 9 was here"))
+    producer = await made.begun()
+    await made.coordinator.end("payments", producer, commits=True, protocol=KEEPS_EPOCH)
+    await asyncio.sleep(0.3)
+    assert (await made.stored()).state is TransactionState.PREPARE_COMMIT  # type: ignore[union-attr]
+    assert made.leaders.written == []
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1, 900_001])
+async def test_a_time_out_beyond_the_brokers_is_refused(made: Transacting, timeout_ms: int) -> None:
+    with pytest.raises(InvalidTransactionTimeout, match=r"transaction\.max\.timeout\.ms"):
+        await made.coordinator.init_producer_id("payments", timeout_ms)
+
+
+@pytest.mark.parametrize("name", ["", "a\0b", "x" * 70_000])
+async def test_a_transactional_id_that_sql_would_not_take_is_refused(made: Transacting, name: str) -> None:
+    with pytest.raises(InvalidRequest):
+        await made.coordinator.init_producer_id(name, 60_000)
+
+
+async def test_a_transaction_that_is_open_for_too_long_is_aborted_and_its_producer_fenced(tmp_path: Path) -> None:
+    async with transacting(tmp_path, transaction_abort_timed_out_transaction_cleanup_interval_ms="20") as made:
+        producer = await made.initialized(timeout_ms=60_000)
+        await made.coordinator.add_partitions("payments", producer, made.partitions, protocol=KEEPS_EPOCH)
+        await asyncio.sleep(0.1)
+        assert (await made.stored()).state is TransactionState.ONGOING  # type: ignore[union-attr]
+        clock = made.groups.context.clock
+        clock.set_by_ms += 60_001  # type: ignore[attr-defined]
+        await made.until(TransactionState.COMPLETE_ABORT)
+        with pytest.raises(ProducerFenced):
+            await made.coordinator.end("payments", producer, commits=True, protocol=KEEPS_EPOCH)
+
+
+async def test_a_transactional_id_that_nobody_uses_is_forgotten_in_the_end(tmp_path: Path) -> None:
+    async with transacting(
+        tmp_path,
+        transaction_remove_expired_transaction_cleanup_interval_ms="20",
+        transactional_id_expiration_ms="10000",
+    ) as made:
+        producer = await made.initialized()
+        await made.begun("busy")
+        await asyncio.sleep(0.1)
+        assert await made.stored() is not None
+        made.groups.context.clock.set_by_ms += 10_001  # type: ignore[attr-defined]
+        async with asyncio.timeout(5):
+            while await made.stored() is not None:
+                await asyncio.sleep(0.01)
+        assert (await made.stored("busy")).state is TransactionState.ONGOING  # type: ignore[union-attr]
+        with pytest.raises(InvalidProducerIdMapping):
+            await made.coordinator.add_partitions("payments", producer, made.partitions, protocol=KEEPS_EPOCH)
+        with pytest.raises(TransactionalIdNotFound):
+            await made.coordinator.describe("payments")
+
+
+async def test_a_person_can_abort_what_hangs(made: Transacting) -> None:
+    producer = await made.begun()
+    await made.coordinator.abort("payments")
+    await made.until(TransactionState.COMPLETE_ABORT)
+    await made.coordinator.abort("payments")
+    with pytest.raises(ProducerFenced):
+        await made.coordinator.end("payments", producer, commits=True, protocol=KEEPS_EPOCH)
+    with pytest.raises(TransactionalIdNotFound):
+        await made.coordinator.abort("nobody")
+
+
+# Restarts, hand-overs and outages
+
+
+async def test_the_next_coordinator_carries_out_what_was_decided(tmp_path: Path) -> None:
+    async with coordinating(tmp_path) as groups, asyncio.TaskGroup() as tasks:
+        first = start(groups, tasks)
+        first.leaders.refuse = dict.fromkeys(first.partitions, NotLeader("nobody leads it"))
+        producer = await first.begun()
+        opened = await first.begun("open")
+        await first.coordinator.end("payments", producer, commits=True, protocol=KEEPS_EPOCH)
+        await first.coordinator.stop()
+        second = start(groups, tasks)
+        await second.until(TransactionState.COMPLETE_COMMIT)
+        assert {partition for _, partition in second.leaders.written} == set(first.partitions)
+        await second.coordinator.end("open", opened, commits=False, protocol=KEEPS_EPOCH)
+        await second.until(TransactionState.COMPLETE_ABORT, "open")
+        await second.coordinator.stop()
+
+
+async def test_what_belongs_to_a_lost_slot_is_answered_by_its_new_holder_alone(made: Transacting) -> None:
+    producer = await made.begun()
+    groups = made.groups.groups
+    slot = groups.slot("payments")
+    epoch = groups.slots.epochs[slot] + (1 << TENURE_BITS)
+    groups.slots_changed(
+        [SlotRow(slot=slot, broker_id=9, broker_epoch=99, slot_epoch=epoch, change_number=epoch >> TENURE_BITS)]
+    )
+    with pytest.raises(NotCoordinator):
+        await made.coordinator.end("payments", producer, commits=True, protocol=KEEPS_EPOCH)
+    assert (await made.stored()).state is TransactionState.ONGOING  # type: ignore[union-attr]
+
+
+class _Flaky(Database):
+    """A catalogue that goes away, before a change or after it."""
+
+    away: str | None = None
+
+    async def run(self, fn: Callable[[Connection], T], *, deadline_ms: int | None = None, ahead: bool = False) -> T:
+        if _Flaky.away == "before":
+            raise MetadataUnavailable("SQL is away")
+        found = await super().run(fn, deadline_ms=deadline_ms, ahead=ahead)
+        if _Flaky.away == "after":
+            _Flaky.away = None
+            raise MetadataOutcomeUnknown("the answer to COMMIT did not come")
+        return found
+
+
+@pytest.fixture
+async def flaky(tmp_path: Path) -> AsyncIterator[Transacting]:
+    async with transacting(tmp_path, sql=_Flaky) as found:
+        yield found
+    _Flaky.away = None
+
+
+async def test_while_sql_is_away_nothing_is_decided_and_nothing_is_lost(flaky: Transacting) -> None:
+    producer = await flaky.begun()
+    _Flaky.away = "before"
+    for _ in range(2):
+        with pytest.raises(CoordinatorNotAvailable):
+            await flaky.coordinator.end("payments", producer, commits=True, protocol=KEEPS_EPOCH)
+    _Flaky.away = None
+    assert flaky.leaders.written == []
+    await flaky.coordinator.end("payments", producer, commits=True, protocol=KEEPS_EPOCH)
+    await flaky.until(TransactionState.COMPLETE_COMMIT)
+
+
+@pytest.mark.parametrize("retries", [True, False])
+async def test_a_decision_whose_answer_was_lost_is_carried_out_whether_or_not_anybody_asks_again(
+    flaky: Transacting, retries: bool
+) -> None:
+    producer = await flaky.begun()
+    _Flaky.away = "after"
+    with pytest.raises(CoordinatorNotAvailable):
+        await flaky.coordinator.end("payments", producer, commits=True, protocol=KEEPS_EPOCH)
+    if retries:
+        await flaky.coordinator.end("payments", producer, commits=True, protocol=KEEPS_EPOCH)
+    await flaky.until(TransactionState.COMPLETE_COMMIT)
+    assert sorted(partition for _, partition in flaky.leaders.written) == sorted(flaky.partitions)
+
+
+async def test_a_completion_whose_answer_was_lost_is_read_again(flaky: Transacting) -> None:
+    flaky.leaders.refuse = dict.fromkeys(flaky.partitions, NotLeader("nobody leads it"))
+    producer = await flaky.begun()
+    await flaky.coordinator.end("payments", producer, commits=False, protocol=KEEPS_EPOCH)
+    _Flaky.away = "after"
+    flaky.leaders.refuse = {}
+    while _Flaky.away:
+        await asyncio.sleep(0.01)
+    await flaky.until(TransactionState.COMPLETE_ABORT)
+    await flaky.coordinator.add_partitions(
+        "payments", await flaky.initialized(), flaky.partitions, protocol=KEEPS_EPOCH
+    )
+
+
+async def test_many_producers_end_their_transactions_beside_each_other(made: Transacting) -> None:
+    names = [f"id-{number}" for number in range(60)]
+
+    async def loop(name: str) -> None:
+        producer = await made.begun(name, protocol=RAISES_EPOCH)
+        for number in range(4):
+            while True:
+                try:
+                    await made.coordinator.add_partitions(name, producer, made.partitions, protocol=RAISES_EPOCH)
+                    break
+                except ConcurrentTransactions:
+                    await asyncio.sleep(0.01)
+            producer = await made.coordinator.end(name, producer, commits=bool(number % 2), protocol=RAISES_EPOCH)
+
+    await asyncio.gather(*map(loop, names))
+    for name in names:
+        await made.until(TransactionState.COMPLETE_COMMIT, name)
+    assert len(made.leaders.written) == len(names) * 4 * len(made.partitions)
+    assert [each.transactional_id for each in await made.coordinator.list_transactions()] == sorted(names)
+    assert made.coordinator.open_count == 0

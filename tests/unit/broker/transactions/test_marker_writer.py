@@ -1,0 +1,122 @@
+"""Markers in the partitions that a broker leads: what is answered when, of real replicas."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from tests.unit.broker.context import surroundings
+from tests.unit.broker.replication.replicas import EPOCHS, TOPIC_ID, replica, row, tell
+from tiered.broker.groups.slots import HeldSlots
+from tiered.broker.partitions.partition import Partition
+from tiered.broker.partitions.topics import OFFSETS_TOPIC, Topic, Topics
+from tiered.broker.transactions.broker_channel import ProducersMarker
+from tiered.broker.transactions.marker_writer import MarkerWriter
+from tiered.config import TopicConfig
+from tiered.errors import NotLeader, TransactionCoordinatorFenced, UnknownTopicOrPartition
+from tiered.formats.control_record import MarkerType, TransactionMarker
+from tiered.ids import InSyncReplica, TopicId, TopicPartition
+from tiered.meta.coordinator_slots import SlotRow
+from tiered.rules.transactions.transaction_state import ProducerIdAndEpoch
+
+HERE = TopicPartition(TOPIC_ID, 0)
+OFFSETS = TopicId(UUID(int=99))
+
+
+def marker(*partitions: TopicPartition, coordinator_epoch: int = 5, producer_id: int = 7) -> ProducersMarker:
+    return ProducersMarker(
+        marker=TransactionMarker(type=MarkerType.COMMIT, coordinator_epoch=coordinator_epoch),
+        producer=ProducerIdAndEpoch(producer_id, 0),
+        raises_epoch=False,
+        partitions=partitions,
+    )
+
+
+def topic(
+    name: str, topic_id: TopicId, partition_count: int, *partitions: Partition, is_internal: bool = False
+) -> Topic:
+    return Topic(
+        name=name,
+        topic_id=topic_id,
+        partition_count=partition_count,
+        config=TopicConfig(),
+        overrides={},
+        partitions=partitions,
+        is_internal=is_internal,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Writing:
+    leader: Partition
+    writer: MarkerWriter
+    decided: list[int]
+
+    def fetched(self, offset: int) -> None:
+        for broker_id in (2, 3):
+            self.leader.note_fetch(InSyncReplica(broker_id, EPOCHS[broker_id]), offset, 0.0)
+
+
+@pytest.fixture
+async def made(tmp_path: Path) -> AsyncIterator[Writing]:
+    """Partition 0 of `t` has two followers; this broker holds slot 3 of groups."""
+    async with surroundings(tmp_path) as around:
+        leader = replica(tmp_path, 1)
+        tell(leader, row())
+        topics, slots = Topics(), HeldSlots()
+        topics.put(topic("t", TOPIC_ID, 2, leader))
+        topics.put(topic(OFFSETS_TOPIC, OFFSETS, 50, is_internal=True))
+        slots.learn(
+            [SlotRow(slot=3, broker_id=1, broker_epoch=101, slot_epoch=1, change_number=1)],
+            broker_id=1,
+            broker_epoch=101,
+        )
+        decided: list[int] = []
+        writer = MarkerWriter(context=around.context, topics=topics, slots=slots, offsets_decided=decided.append)
+        yield Writing(leader=leader, writer=writer, decided=decided)
+
+
+async def test_a_marker_is_answered_once_every_in_sync_replica_has_it(made: Writing) -> None:
+    told = asyncio.ensure_future(made.writer.write([marker(HERE)]))
+    await asyncio.sleep(0.01)
+    assert (made.leader.log.log_end_offset, told.done()) == (1, False)
+    made.fetched(1)
+    assert await told == [{HERE: None}]
+
+
+async def test_a_repeated_marker_is_not_written_again_and_waits_for_the_first(made: Writing) -> None:
+    first = asyncio.ensure_future(made.writer.write([marker(HERE)]))
+    second = asyncio.ensure_future(made.writer.write([marker(HERE)]))
+    await asyncio.sleep(0.01)
+    assert (made.leader.log.log_end_offset, second.done()) == (1, False)
+    made.fetched(1)
+    assert [await first, await second] == [[{HERE: None}]] * 2
+
+
+async def test_each_marker_and_partition_succeeds_or_fails_for_itself(made: Writing) -> None:
+    elsewhere, gone = TopicPartition(TOPIC_ID, 1), TopicPartition(TopicId(UUID(int=8)), 0)
+    ours, theirs = TopicPartition(OFFSETS, 3), TopicPartition(OFFSETS, 4)
+    told = asyncio.ensure_future(
+        made.writer.write([marker(HERE, elsewhere, gone), marker(HERE, ours, theirs, producer_id=8)])
+    )
+    await asyncio.sleep(0.01)
+    made.fetched(2)
+    first, second = await told
+    assert first[HERE] is None
+    assert isinstance(first[elsewhere], NotLeader)
+    assert isinstance(first[gone], UnknownTopicOrPartition)
+    assert (second[HERE], second[ours], made.decided) == (None, None, [3])
+    assert isinstance(second[theirs], NotLeader)
+
+
+async def test_a_coordinator_of_before_is_refused_and_leadership_that_goes_is_no_success(made: Writing) -> None:
+    first = asyncio.ensure_future(made.writer.write([marker(HERE)]))
+    await asyncio.sleep(0.01)
+    (older,) = await made.writer.write([marker(HERE, coordinator_epoch=4)])
+    assert isinstance(older[HERE], TransactionCoordinatorFenced)
+    tell(made.leader, row(leader=2, epoch=1))
+    (lost,) = await first
+    assert isinstance(lost[HERE], NotLeader)

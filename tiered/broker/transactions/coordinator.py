@@ -1,0 +1,450 @@
+"""The coordinator of transactions: who has a transactional id, what is open, and how it ends.
+
+Owns the transactions of the slots that this broker holds, as SQL has them. What is here is a cache: a transition counts
+once SQL has it, and where nobody knows whether it does, the row is read again. Must never write a marker before the
+decision stands in SQL, nor let time decide anything but when an abort is tried (R11).
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from tiered.broker.context import BrokerContext
+from tiered.broker.groups.commit_writer import OffsetCommits
+from tiered.broker.groups.slots import HeldSlots
+from tiered.broker.groups.values import MAX_GROUP_ID_BYTES
+from tiered.broker.host.producer_ids import ProducerIds
+from tiered.broker.transactions.marker_sender import MarkerSender
+from tiered.broker.transactions.transition_writer import TransitionWriter
+from tiered.errors import (
+    ConcurrentTransactions,
+    CoordinatorLoading,
+    InvalidRequest,
+    InvalidTransactionTimeout,
+    NotCoordinator,
+    TieredError,
+    TransactionalIdNotFound,
+)
+from tiered.ids import TopicPartition
+from tiered.meta import transactions
+from tiered.meta.coordinator_slots import TENURE_BITS
+from tiered.meta.transactions import TransactionChange
+from tiered.rules.transactions import transaction_state
+from tiered.rules.transactions.transaction_state import ProducerIdAndEpoch, Transaction, TransactionState
+from tiered.runtime import QuietFailures, Worker, every
+
+log = logging.getLogger(__name__)
+
+MAX_COORDINATOR_EPOCH = 2**31 - 1
+MAX_LISTED = 100_000
+LISTED_AT_ONCE = 1_000
+EXPIRED_AT_ONCE = 1_000
+ABORTED_AT_ONCE = 500
+RETRY_MS = 1_000.0
+# Ids that nobody uses are dropped from memory when they were found so twice.
+FORGET_INTERVAL_MS = 60_000
+
+
+@dataclass(slots=True)
+class _TurnState:
+    """Requests for one transactional id, one after the other."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    asking: int = 0
+
+
+class TransactionCoordinator:
+    """Between `start` and `stop` its requests may be made; `slots_changed` says for whom."""
+
+    def __init__(
+        self,
+        *,
+        context: BrokerContext,
+        slots: HeldSlots,
+        slot_of: Callable[[str], int],
+        is_ours: Callable[[str], bool],
+        commits: OffsetCommits,
+        producer_ids: ProducerIds,
+        markers: MarkerSender,
+    ) -> None:
+        self._context = context
+        self._slots = slots
+        self._slot_of = slot_of
+        self._is_ours = is_ours
+        self._commits = commits
+        self._producer_ids = producer_ids
+        self._markers = markers
+        self._writer = TransitionWriter(commits=commits)
+        self._known: dict[str, Transaction] = {}
+        self._turns: dict[str, _TurnState] = {}
+        self._idle: set[str] = set()
+        self._to_load: set[int] = set()
+        """Slots whose open transactions have not been read yet."""
+        self._unsure: set[str] = set()
+        """Transactional ids whose last write has an unknown outcome."""
+        self._loads = asyncio.Event()
+        self._worker = Worker()
+        self._failures = QuietFailures(
+            log, "open transactions are not read yet: %(error)s", "open transactions are read"
+        )
+        markers.delivered = self._delivered
+
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        settings = self._context.state.settings.transactions
+        self._writer.start(tasks)
+        self._markers.start(tasks)
+        for work in (
+            self._load_for_ever(),
+            every(
+                settings.transaction_abort_timed_out_transaction_cleanup_interval_ms,
+                self._abort_timed_out,
+                name="aborting transactions that timed out",
+            ),
+            every(
+                settings.transaction_remove_expired_transaction_cleanup_interval_ms,
+                self._remove_expired,
+                name="removing expired transactional ids",
+                jitter=0.1,
+            ),
+            every(FORGET_INTERVAL_MS, self._forget_idle, name="forgetting transactional ids"),
+        ):
+            self._worker.start(tasks, work)
+
+    async def stop(self) -> None:
+        """Whatever is open stays so, in SQL, for the next coordinator."""
+        await self._worker.stop()
+        await self._markers.stop()
+        await self._writer.stop()
+
+    def slots_changed(self, lost: Collection[int], gained: Collection[int]) -> None:
+        """Other slots are this broker's now. What is open in those that came is read, and what is decided goes on."""
+        if lost:
+            gone = [name for name in self._known if self._slot_of(name) in lost]
+            for name in gone:
+                del self._known[name]
+            self._markers.forget(gone)
+        self._to_load.difference_update(lost)
+        if gained:
+            self._to_load.update(gained)
+            self._loads.set()
+
+    # What producers ask
+
+    async def init_producer_id(
+        self, transactional_id: str, timeout_ms: int, claimed: ProducerIdAndEpoch | None = None
+    ) -> ProducerIdAndEpoch:
+        """The producer that has the transactional id from now on; every other is fenced (KIP-98, KIP-360).
+
+        Raises ConcurrentTransactions while the last transaction is being ended, which this begins where one is open;
+        ProducerFenced, InvalidTransactionTimeout, InvalidRequest, NotCoordinator, CoordinatorNotAvailable.
+        """
+        most_ms = self._context.state.settings.transactions.transaction_max_timeout_ms
+        if not 0 < timeout_ms <= most_ms:
+            raise InvalidTransactionTimeout(
+                f"transaction.timeout.ms={timeout_ms} is not in 1 to {most_ms} (transaction.max.timeout.ms there)"
+            )
+        async with self._turn(transactional_id) as now:
+            fresh = await self._fresh_producer_id(now)
+            found = transaction_state.initialized(
+                now,
+                claimed,
+                transactional_id=transactional_id,
+                timeout_ms=timeout_ms,
+                fresh_producer_id=fresh,
+                now_ms=self._context.clock.now_ms(),
+            )
+            after = await self._store(now, found.after)
+            if found.ends_open:
+                raise ConcurrentTransactions(f"the open transaction of {transactional_id} is being aborted; retry")
+            return ProducerIdAndEpoch(after.producer_id, after.producer_epoch)
+
+    async def add_partitions(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partitions: Collection[TopicPartition],
+        *,
+        protocol: int,
+    ) -> None:
+        """The partitions are in the producer's transaction, which begins with the first.
+
+        Raises InvalidProducerIdMapping, ProducerFenced, ConcurrentTransactions, NotCoordinator and
+        CoordinatorNotAvailable.
+        """
+        async with self._turn(transactional_id) as now:
+            after = transaction_state.with_partitions(
+                now, producer, frozenset(partitions), protocol=protocol, now_ms=self._context.clock.now_ms()
+            )
+            await self._store(now, after)
+
+    async def check_partitions(
+        self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, TieredError | None]:
+        """Why the producer may not write to each of these partitions now; None where it may (KIP-890).
+
+        Raises NotCoordinator, CoordinatorNotAvailable.
+        """
+        found: dict[TopicPartition, TieredError | None] = {}
+        async with self._turn(transactional_id) as now:
+            for partition in partitions:
+                try:
+                    transaction_state.check_partition(now, producer, partition)
+                    found[partition] = None
+                except TieredError as error:
+                    found[partition] = error.without_frames()
+        return found
+
+    async def end(
+        self, transactional_id: str, producer: ProducerIdAndEpoch, *, commits: bool, protocol: int
+    ) -> ProducerIdAndEpoch:
+        """What the producer goes on with, once the decision stands. Markers follow.
+
+        Raises InvalidProducerIdMapping, ProducerFenced, ConcurrentTransactions, InvalidTransactionState,
+        NotCoordinator, CoordinatorNotAvailable.
+        """
+        async with self._turn(transactional_id) as now:
+            raises = protocol == transaction_state.RAISES_EPOCH
+            fresh = await self._fresh_producer_id(now) if raises and now is not None else None
+            ending = transaction_state.ended(
+                now,
+                producer,
+                commits=commits,
+                protocol=protocol,
+                fresh_producer_id=fresh,
+                now_ms=self._context.clock.now_ms(),
+            )
+            return (await self._store(ending.before, ending.after)).told
+
+    async def abort(self, transactional_id: str) -> None:
+        """A person's word: the open transaction is aborted and its producer fenced. Nothing where none is open.
+
+        Raises TransactionalIdNotFound, NotCoordinator, CoordinatorNotAvailable.
+        """
+        async with self._turn(transactional_id) as now:
+            if now is None:
+                raise _not_found(transactional_id)
+            if now.state is TransactionState.ONGOING:
+                await self._store(now, transaction_state.fenced(now, now_ms=self._context.clock.now_ms()))
+
+    # What people ask
+
+    async def describe(self, transactional_id: str) -> Transaction:
+        """Raises TransactionalIdNotFound, NotCoordinator, CoordinatorNotAvailable."""
+        async with self._turn(transactional_id) as now:
+            if now is None:
+                raise _not_found(transactional_id)
+            return now
+
+    async def list_transactions(self) -> list[Transaction]:
+        """Every transactional id of this broker's slots, by id, MAX_LISTED at most. Raises MetadataUnavailable,
+        CoordinatorLoading."""
+        self._require_loaded()
+        slots, after = tuple(self._slots.epochs), ""
+        found: list[Transaction] = []
+        while slots and len(found) < MAX_LISTED:
+            page = await self._context.database.run(
+                lambda conn, after=after: transactions.load_some(  # type: ignore[misc]
+                    conn, slots=slots, after=after, limit=LISTED_AT_ONCE
+                )
+            )
+            found += page
+            if len(page) < LISTED_AT_ONCE:
+                break
+            after = page[-1].transactional_id
+        return found
+
+    @property
+    def open_count(self) -> int:
+        """Transactions that are open or being ended here. For metrics."""
+        return sum(each.started_at_ms is not None for each in self._known.values())
+
+    # One transactional id at a time
+
+    @asynccontextmanager
+    async def _turn(self, transactional_id: str) -> AsyncIterator[Transaction | None]:
+        """The transaction as SQL has it, with no other request for the same id under way."""
+        self._check_ours(transactional_id)
+        turn = self._turns.setdefault(transactional_id, _TurnState())
+        turn.asking += 1
+        try:
+            async with turn.lock:
+                self._check_ours(transactional_id)
+                yield self._known.get(transactional_id) or await self._load(transactional_id)
+        finally:
+            turn.asking -= 1
+            if not turn.asking:
+                del self._turns[transactional_id]
+
+    def _check_ours(self, transactional_id: str) -> None:
+        if not transactional_id:
+            raise InvalidRequest("the transactional id is empty; set transactional.id")
+        if "\0" in transactional_id or len(transactional_id.encode("utf-8", "surrogatepass")) > MAX_GROUP_ID_BYTES:
+            raise InvalidRequest(
+                f"a transactional id has at most {MAX_GROUP_ID_BYTES} bytes of UTF-8, and none of them is 0"
+            )
+        if not self._is_ours(transactional_id):
+            raise NotCoordinator(
+                f"transactional id {transactional_id} is not coordinated here; find its coordinator again"
+            )
+
+    async def _load(self, transactional_id: str) -> Transaction | None:
+        slot = self._slot_of(transactional_id)
+        tenure = self._slots.tenure(slot)
+        # In turn with the writers, so that what is read is not about to be changed by a write whose outcome is unknown.
+        found = await self._commits.in_turn(lambda conn, _: transactions.load(conn, transactional_id))
+        if tenure is None or self._slots.tenure(slot) != tenure:
+            raise CoordinatorLoading(f"{transactional_id} was coordinated elsewhere for a moment; ask again")
+        if found is not None:
+            self._learn(found)
+        return found
+
+    def _learn(self, found: Transaction) -> None:
+        """What SQL has, as far as this broker did not know it."""
+        known = self._known.setdefault(found.transactional_id, found)
+        if known is found and found.state.is_decided:
+            self._carry_out(found)
+
+    async def _store(self, before: Transaction | None, after: Transaction) -> Transaction:
+        """`after`, once SQL has it. Where that is not known the row is read again by the next request."""
+        if after is before:
+            return after
+        name = after.transactional_id
+        slot = self._slot_of(name)
+        tenure = self._slots.tenure(slot)
+        try:
+            await self._writer.submit(TransactionChange(slot=slot, before=before, after=after))
+        except BaseException:
+            self._read_again(name)
+            raise
+        if self._slots.tenure(slot) != tenure:
+            return after  # It stands; whoever holds the slot now goes on with it.
+        self._known[name] = after
+        if after.state.is_decided:
+            self._carry_out(after)
+        return after
+
+    async def _fresh_producer_id(self, now: Transaction | None) -> int | None:
+        return await self._producer_ids.next() if transaction_state.needs_producer_id(now) else None
+
+    # Markers
+
+    def _carry_out(self, decided: Transaction) -> None:
+        epoch = self._slots.epochs.get(self._slot_of(decided.transactional_id))
+        if epoch is not None:
+            self._markers.send(decided, coordinator_epoch=min(epoch >> TENURE_BITS, MAX_COORDINATOR_EPOCH))
+
+    def _delivered(self, decided: Transaction) -> None:
+        """Every partition has its marker: the transaction is complete once SQL has that, too."""
+        name = decided.transactional_id
+        if self._known.get(name) is not decided:
+            return  # It is somebody else's now, or is read again.
+        after = transaction_state.completed(decided, now_ms=self._context.clock.now_ms())
+        try:
+            stored = self._writer.submit(TransactionChange(slot=self._slot_of(name), before=decided, after=after))
+        except TieredError:
+            self._read_again(name)
+            return
+
+        def told(done: "asyncio.Future[None]") -> None:
+            if done.cancelled() or self._known.get(name) is not decided:
+                return
+            if done.exception() is None:
+                self._known[name] = after
+            else:
+                self._read_again(name)
+
+        stored.add_done_callback(told)
+
+    # What is read without being asked for
+
+    def _read_again(self, transactional_id: str) -> None:
+        """Nobody knows what SQL has, and what is decided there must be carried out whoever asks."""
+        self._known.pop(transactional_id, None)
+        self._unsure.add(transactional_id)
+        asyncio.get_running_loop().call_later(RETRY_MS / 1000.0, self._loads.set)
+
+    async def _load_for_ever(self) -> None:
+        while True:
+            await self._loads.wait()
+            self._loads.clear()
+            try:
+                await self._load_open()
+                await self._load_unsure()
+            except TieredError as error:
+                self._failures.failed(error)
+                await asyncio.sleep(RETRY_MS / 1000.0)
+                self._loads.set()
+            else:
+                self._failures.worked()
+
+    async def _load_open(self) -> None:
+        """What is open in slots that came to this broker."""
+        tenures = {slot: self._slots.tenure(slot) for slot in self._to_load}
+        if not tenures:
+            return
+        found = await self._commits.in_turn(lambda conn, _: transactions.load_open(conn, tenures))
+        same = {slot for slot, tenure in tenures.items() if tenure is not None and self._slots.tenure(slot) == tenure}
+        for each in found:
+            if self._slot_of(each.transactional_id) in same:
+                self._learn(each)
+        self._to_load -= same
+
+    async def _load_unsure(self) -> None:
+        for transactional_id in tuple(self._unsure):
+            try:
+                async with self._turn(transactional_id):
+                    pass
+            except NotCoordinator:
+                pass  # It is read by whoever holds the slot.
+            self._unsure.discard(transactional_id)
+
+    async def _abort_timed_out(self) -> None:
+        """SQL decides whether they are still open: a commit that was decided meanwhile stays (R11)."""
+        now_ms = self._context.clock.now_ms()
+        late = [name for name, each in self._known.items() if transaction_state.is_timed_out(each, now_ms)]
+        async with asyncio.TaskGroup() as tasks:
+            for name in late[:ABORTED_AT_ONCE]:
+                tasks.create_task(self._abort_one(name, now_ms))
+
+    async def _abort_one(self, transactional_id: str, now_ms: int) -> None:
+        try:
+            async with self._turn(transactional_id) as now:
+                if now is not None and transaction_state.is_timed_out(now, now_ms):
+                    log.info(
+                        "the transaction of %s is open for more than %d ms: aborted", transactional_id, now.timeout_ms
+                    )
+                    await self._store(now, transaction_state.fenced(now, now_ms=now_ms))
+        except TieredError as error:
+            log.warning("the transaction of %s timed out, and is not aborted yet: %s", transactional_id, error)
+
+    async def _remove_expired(self) -> None:
+        settings = self._context.state.settings.transactions
+        before_ms = self._context.clock.now_ms() - settings.transactional_id_expiration_ms
+        while slots := tuple(self._slots.epochs):
+            gone = await self._commits.in_turn(
+                lambda conn, by, slots=slots: transactions.remove_expired(  # type: ignore[misc]
+                    conn, slots=slots, before_ms=before_ms, limit=EXPIRED_AT_ONCE, by=by
+                )
+            )
+            for name in gone:
+                self._known.pop(name, None)
+            if len(gone) < EXPIRED_AT_ONCE:
+                return
+
+    async def _forget_idle(self) -> None:
+        idle = {name for name, each in self._known.items() if each.started_at_ms is None and name not in self._turns}
+        for name in idle & self._idle:
+            del self._known[name]
+        self._idle = idle - self._idle
+
+    def _require_loaded(self) -> None:
+        if self._to_load:
+            raise CoordinatorLoading("the open transactions of this broker's slots are being read; ask again")
+
+
+def _not_found(transactional_id: str) -> TransactionalIdNotFound:
+    return TransactionalIdNotFound(
+        f"no producer has the transactional id {transactional_id}; list them to see which do"
+    )

@@ -1,0 +1,109 @@
+"""The one writer of transactional ids' rows: what comes while one SQL transaction runs goes together in the next.
+
+Owns the queue. Takes turns with the writer of offset commits, which settles unknown outcomes for both. Must never
+decide what a transition is.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from typing import NamedTuple
+
+from tiered.broker.groups.commit_writer import OffsetCommits
+from tiered.errors import CoordinatorNotAvailable, NotCoordinator, TieredError
+from tiered.meta import transactions
+from tiered.meta.transactions import TransactionChange
+from tiered.runtime import Worker
+
+log = logging.getLogger(__name__)
+
+MAX_BATCH = 500
+MAX_WAITING = 20_000
+
+
+class _Waiting(NamedTuple):
+    transition: TransactionChange
+    done: "asyncio.Future[None]"
+
+
+class TransitionWriter:
+    """Between `start` and `stop` one task writes."""
+
+    def __init__(self, *, commits: OffsetCommits) -> None:
+        self._commits = commits
+        self._waiting: deque[_Waiting] = deque()
+        self._something = asyncio.Event()
+        self._worker = Worker()
+        self._stopped = False
+
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        self._worker.start(tasks, self._write_for_ever())
+
+    async def stop(self) -> None:
+        """What waits fails with NotCoordinator: nothing of it is written."""
+        self._stopped = True
+        await self._worker.stop()
+        while self._waiting:
+            _fail(self._waiting.popleft(), NotCoordinator("the broker is stopping: find the coordinator again"))
+
+    def submit(self, transition: TransactionChange) -> "asyncio.Future[None]":
+        """Done once SQL has the transition. The one before it of the same transactional id must be done.
+
+        Cancelling the future takes nothing back. Raises CoordinatorNotAvailable when too much waits; the future raises
+        NotCoordinator (nothing was written) or CoordinatorNotAvailable (nobody knows whether it was).
+        """
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        done.add_done_callback(_retrieve)
+        if self._stopped:
+            raise NotCoordinator("the broker is stopping: find the coordinator again")
+        if len(self._waiting) >= MAX_WAITING:
+            raise CoordinatorNotAvailable("too many transactions wait for SQL; try again later")
+        self._waiting.append(_Waiting(transition, done))
+        self._something.set()
+        return asyncio.shield(done)
+
+    async def _write_for_ever(self) -> None:
+        while True:
+            await self._something.wait()
+            batch = [self._waiting.popleft() for _ in range(min(MAX_BATCH, len(self._waiting)))]
+            if not self._waiting:
+                self._something.clear()
+            if batch:
+                await self._write(batch)
+
+    async def _write(self, batch: list[_Waiting]) -> None:
+        transitions = [waiting.transition for waiting in batch]
+
+        try:
+            written = await self._commits.in_turn(lambda conn, by: transactions.write(conn, transitions, by))
+        except TieredError as error:
+            for waiting in batch:
+                _fail(waiting, error)
+        except Exception:
+            # A tick boundary: what SQL cannot digest of one must not end all others.
+            log.exception("transactions could not be written")
+            for waiting in batch:
+                _fail(waiting, CoordinatorNotAvailable("the transaction could not be written; try again"))
+        except BaseException:
+            for waiting in batch:
+                _fail(waiting, CoordinatorNotAvailable("the write was interrupted; try again"))
+            raise
+        else:
+            for number, waiting in enumerate(batch):
+                error_of_one = written.refused.get(number)
+                if error_of_one is not None:
+                    _fail(waiting, error_of_one)
+                elif not waiting.done.done():
+                    waiting.done.set_result(None)
+
+
+def _fail(waiting: _Waiting, error: TieredError) -> None:
+    if not waiting.done.done():
+        # Each waiter raises an error of its own: a shared one would gather all of their tracebacks.
+        waiting.done.set_exception(type(error)(*error.args))
+
+
+def _retrieve(done: "asyncio.Future[None]") -> None:
+    """If the waiter went away, its error is not reported as a bug."""
+    if not done.cancelled():
+        done.exception()
