@@ -187,6 +187,37 @@ def test_a_group_that_sql_hears_of_first_by_a_transaction_has_a_row(database: Da
     assert (stored.slot, stored.generation, stored.protocol_type) == (2, 4, "")
 
 
+def test_plain_commits_and_those_of_transactions_are_written_together_and_refused_each_for_itself(
+    database: Database,
+) -> None:
+    by = take(database)
+    begin(database)
+    row = GroupRow(group_id="billing", slot=0, kind=groups.CLASSIC, protocol_type="", generation=2, empty_since_ms=None)
+    batch = [
+        commit(1, generation=1),
+        pending_commit(2, generation=1, partition=1),
+        commit(3, slot=99, partition=2),
+        pending_commit(4, producer_epoch=9, partition=3),
+        commit(5, partition=4, group="other", slot=1),
+        pending_commit(6, slot=99, partition=5),
+    ]
+
+    def write_all(number: int) -> dict[int, type[TieredError]]:
+        writer = later(by, number=number)
+        outcome = database.run_sync(lambda conn: transaction_offsets.write(conn, batch, [row], writer))
+        return {place: type(error) for place, error in outcome.refused.items()}
+
+    assert write_all(1) == {2: NotCoordinator, 3: ProducerFenced, 5: NotCoordinator}, "generation 1 ended after them"
+    assert (offsets(database), offsets(database, "other"), pended(database)) == ({0: 1}, {4: 5}, {(1, PRODUCER): 2})
+    assert write_all(2) == {
+        0: IllegalGeneration,
+        1: IllegalGeneration,
+        2: NotCoordinator,
+        3: ProducerFenced,
+        5: NotCoordinator,
+    }
+
+
 def test_what_waits_is_told_by_topic_or_all_and_never_more_than_asked_for(database: Database) -> None:
     by = take(database)
     begin(database)

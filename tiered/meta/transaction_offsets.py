@@ -15,7 +15,7 @@ from uuid import UUID
 from sqlalchemy import Connection, bindparam, delete, select, tuple_
 
 from tiered.errors import TieredError
-from tiered.meta import groups
+from tiered.meta import group_offsets, groups
 from tiered.meta.group_offsets import (
     MAX_TOPICS_TO_FILTER,
     GroupCommit,
@@ -26,6 +26,7 @@ from tiered.meta.group_offsets import (
     judge,
     values_of,
 )
+from tiered.meta.groups import GroupRow
 from tiered.meta.numbered_rows import keep_newer
 from tiered.meta.tables import group_offset, transaction_offset, transactional_producer
 from tiered.rules.transactions.transaction_state import (
@@ -64,6 +65,23 @@ def pend(conn: Connection, commits: Sequence[PendingCommit], by: WritingCoordina
     groups.put(conn, (), epochs=by.slot_epochs, commit_number=by.commit_number, unless_known=judged.unknown)
     check_all_newer(len(rows), keep_newer(conn, transaction_offset, list(rows.values())))
     return WriteOutcome(refused=judged.refused)
+
+
+def write(
+    conn: Connection, commits: Sequence[GroupCommit], changed: Sequence[GroupRow], by: WritingCoordinator
+) -> WriteOutcome:
+    """As `group_offsets.write`, but that PendingCommits among the commits wait for their transactions."""
+    waiting = [(number, each) for number, each in enumerate(commits) if isinstance(each, PendingCommit)]
+    if not waiting:
+        return group_offsets.write(conn, commits, changed, by)
+    # All slots before anything else is locked.
+    hold(conn, {*(each.slot for each in commits), *(each.slot for each in changed)}, by)
+    plain = [(number, each) for number, each in enumerate(commits) if not isinstance(each, PendingCommit)]
+    # Those that wait are judged by the generations that the groups had, as the others are.
+    pended = pend(conn, [each for _, each in waiting], by).refused
+    written = group_offsets.write(conn, [each for _, each in plain], changed, by).refused
+    refused = {waiting[place][0]: error for place, error in pended.items()}
+    return WriteOutcome(refused={**refused, **{plain[place][0]: error for place, error in written.items()}})
 
 
 def decide(conn: Connection, committed: Collection[int], aborted: Collection[int]) -> None:

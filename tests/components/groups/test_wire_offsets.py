@@ -62,6 +62,38 @@ def test_every_version_of_offset_fetch_finds_what_was_committed(broker: BrokerPr
             assert fetch(connection, group, None, version=version) == {(name, 0): 5, (name, 1): 0}
 
 
+@pytest.mark.parametrize("version", range(7, 11))
+def test_a_stable_fetch_in_every_version_is_told_which_offsets_an_open_transaction_may_change(
+    broker: BrokerProcess, version: int
+) -> None:
+    topic = create(broker, f"unstable-v{version}", partitions=4)
+    group = group_id()
+    with RawConnection(broker) as connection:
+        known = topic_id(connection, topic)
+        name = known if version >= 10 else topic
+        commit(connection, group, {topic: {0: 5, 1: 7}})
+        wait_for_transaction(broker, group, known, [1, 2])
+
+        def codes(topics: Mapping[str | UUID, Sequence[int]] | None, *, stable: bool) -> dict[int, tuple[int, int]]:
+            answer = fetch_answer(connection, {group: topics}, version=version, require_stable=stable)
+            found = (answer.groups[0] if version >= 8 else answer).topics[0].partitions
+            return {each.partition_index: (int(each.error_code), each.committed_offset) for each in found}
+
+        asked = {name: [0, 1, 2, 3]}
+        assert codes(asked, stable=True) == {0: (0, 5), 1: (88, -1), 2: (88, -1), 3: (0, -1)}
+        assert codes(None, stable=True) == {0: (0, 5), 1: (88, -1)}, "of what was never committed nothing is told"
+        assert codes(asked, stable=False) == {0: (0, 5), 1: (0, 7), 2: (0, -1), 3: (0, -1)}
+
+
+def wait_for_transaction(broker: BrokerProcess, group: str, of_topic: UUID, partitions: Sequence[int]) -> None:
+    """The group's offsets 9 of these partitions wait for a transaction's end."""
+    meta = sqlite3.connect(broker.data / "meta.db", timeout=10)
+    rows = [(group, of_topic.hex, each, 1, 9, -1, "", 0, 1, 1) for each in partitions]
+    with meta:
+        meta.executemany(f"INSERT INTO transaction_offset VALUES ({', '.join('?' * 10)})", rows)
+    meta.close()
+
+
 # What is committed
 
 

@@ -126,14 +126,23 @@ class ClassicGroup:
         topics = wanted_topics(self._roster.members.values())
         return None if topics is None else topic in topics
 
-    def check_commit(self, member_id: str, instance_id: str | None, generation: int) -> None:
-        if generation < 0 and (self._rebalance.state is GroupState.EMPTY or (not member_id and instance_id is None)):
-            group_state.on_foreign_commit(self._rebalance.state)
+    def check_commit(
+        self, member_id: str, instance_id: str | None, generation: int, *, is_transactional: bool = False
+    ) -> None:
+        state = self._rebalance.state
+        if generation < 0 and (state is GroupState.EMPTY or (not member_id and instance_id is None)):
+            if is_transactional:
+                group_state.on_transactional_commit(state)
+            else:
+                group_state.on_foreign_commit(state)
             return
         member = self._roster.known(member_id, instance_id)
         self._check_generation(generation)
-        group_state.on_commit(self._rebalance.state)
-        member.touch()
+        if is_transactional:
+            group_state.on_transactional_commit(state)
+        else:
+            group_state.on_commit(state)
+            member.touch()
 
     def close(self, error: TieredError | None = None) -> None:
         """Waiting members get `error`, or NotCoordinator. The group answers nothing afterwards."""

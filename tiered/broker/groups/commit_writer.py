@@ -30,7 +30,7 @@ from tiered.errors import (
     Throttled,
     TieredError,
 )
-from tiered.meta import coordinator_slots, group_offsets, groups
+from tiered.meta import coordinator_slots, group_offsets, groups, transaction_offsets
 from tiered.meta.coordinator_slots import Moved, SlotRow
 from tiered.meta.group_offsets import GroupCommit, WriteOutcome, WritingCoordinator
 from tiered.meta.groups import GroupRow
@@ -154,7 +154,8 @@ class OffsetCommits:
         """Done once the offsets are stored; the commit has its place among the others at once.
 
         To cancel the future does not take the commit back. Raises CoordinatorNotAvailable when too much waits, and
-        NotCoordinator; the future CoordinatorNotAvailable (SQL is away), NotCoordinator or IllegalGeneration.
+        NotCoordinator; the future CoordinatorNotAvailable (SQL is away), NotCoordinator or IllegalGeneration, and that
+        of a PendingCommit what `transaction_offsets.pend` refuses one with.
         """
         if self._stopped:
             raise NotCoordinator("the broker is stopping: find the group's coordinator again")
@@ -290,7 +291,7 @@ class OffsetCommits:
         try:
             if unsettled is not None:
                 raise unsettled
-            written = await self._run(lambda conn: group_offsets.write(conn, commits, list(changed.values()), by))
+            written = await self._run(lambda conn: transaction_offsets.write(conn, commits, list(changed.values()), by))
         except TieredError as error:
             self._give_back(self._being_written)
             for waiting in batch:

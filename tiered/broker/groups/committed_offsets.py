@@ -7,8 +7,10 @@ that the coordinator did. Must never keep offsets in memory: SQL alone knows the
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
+from uuid import UUID
 
 from sqlalchemy import Connection
 
@@ -19,12 +21,14 @@ from tiered.broker.groups.slots import HeldSlots
 from tiered.broker.groups.values import Fence, GroupKind
 from tiered.errors import CoordinatorNotAvailable, InvalidRequest, MetadataUnavailable, NotCoordinator, Throttled
 from tiered.ids import TopicId, TopicPartition
-from tiered.meta import group_offsets, groups
+from tiered.meta import group_offsets, groups, transaction_offsets
 from tiered.meta.group_offsets import GroupCommit, OffsetEntry, OffsetRow
 from tiered.meta.groups import GroupRow
+from tiered.meta.transaction_offsets import PendingCommit
 from tiered.rules.groups.coordinator_slot import coordinator_slot
+from tiered.rules.transactions.transaction_state import ProducerIdAndEpoch
 
-__all__ = ["MAX_ENTRIES", "MAX_OFFSETS", "CommittedOffsets", "OffsetEntry", "OffsetRow"]
+__all__ = ["MAX_ENTRIES", "MAX_OFFSETS", "CommittedOffsets", "OffsetEntry", "OffsetRow", "StableOffsets"]
 T = TypeVar("T")
 
 MAX_ENTRIES = 50_000
@@ -33,6 +37,14 @@ MAX_OFFSETS = 200_000
 """Offsets in one answer."""
 GROUPS_AT_ONCE = 10_000
 READ_DEADLINE_MS = 5_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StableOffsets:
+    """What a group has committed, and the partitions whose offset an open transaction may change."""
+
+    offsets: Mapping[TopicPartition, OffsetRow]
+    unstable: frozenset[TopicPartition]
 
 
 class CommittedOffsets:
@@ -69,23 +81,49 @@ class CommittedOffsets:
         IllegalGeneration, and InvalidRequest for more than `MAX_ENTRIES`. After any of these an older offset is still
         what counts.
         """
-        if len(entries) > MAX_ENTRIES:
-            raise InvalidRequest(f"{len(entries)} offsets in one commit are too many: send at most {MAX_ENTRIES}")
-        if not entries:
-            nothing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            nothing.set_result(None)
-            return nothing
-        if fence.tenure is None or fence.tenure != self._slots.tenure(fence.slot):
-            raise NotCoordinator(f"group {fence.group_id} has another coordinator now: find it again")
-        return self.commits.submit(
+        return self._submit(
             GroupCommit(
                 group_id=fence.group_id,
                 slot=fence.slot,
                 generation=fence.generation,
                 entries=tuple(entries),
                 committed_at_ms=self._context.clock.now_ms(),
-            )
+            ),
+            fence,
         )
+
+    def submit_with_transaction(
+        self, fence: Fence, entries: Sequence[OffsetEntry], *, transactional_id: str, producer: ProducerIdAndEpoch
+    ) -> "asyncio.Future[None]":
+        """As `submit`, but the offsets are the group's only once the producer's open transaction is committed.
+
+        The future also raises InvalidProducerIdMapping, ProducerFenced, ConcurrentTransactions and
+        InvalidTransactionState unless the transaction is ongoing.
+        """
+        return self._submit(
+            PendingCommit(
+                group_id=fence.group_id,
+                slot=fence.slot,
+                generation=fence.generation,
+                entries=tuple(entries),
+                committed_at_ms=self._context.clock.now_ms(),
+                transactional_id=transactional_id,
+                producer=producer,
+            ),
+            fence,
+        )
+
+    def _submit(self, commit: GroupCommit, fence: Fence) -> "asyncio.Future[None]":
+        count = len(commit.entries)
+        if count > MAX_ENTRIES:
+            raise InvalidRequest(f"{count} offsets in one commit are too many: send at most {MAX_ENTRIES}")
+        if not count:
+            nothing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            nothing.set_result(None)
+            return nothing
+        if fence.tenure is None or fence.tenure != self._slots.tenure(fence.slot):
+            raise NotCoordinator(f"group {fence.group_id} has another coordinator now: find it again")
+        return self.commits.submit(commit)
 
     async def fetch(
         self, group_id: str, wanted: Collection[TopicPartition] | None = None, *, limit: int = MAX_OFFSETS
@@ -94,17 +132,36 @@ class CommittedOffsets:
 
         Raises CoordinatorNotAvailable while SQL is away, InvalidRequest when there are more than `limit`.
         """
+        return (await self._fetch(group_id, wanted, limit, with_unstable=False)).offsets
+
+    async def fetch_stable(
+        self, group_id: str, wanted: Collection[TopicPartition] | None = None, *, limit: int = MAX_OFFSETS
+    ) -> StableOffsets:
+        """As `fetch`, with the partitions whose offset an open transaction may change. Raises as `fetch`."""
+        return await self._fetch(group_id, wanted, limit, with_unstable=True)
+
+    async def _fetch(
+        self, group_id: str, wanted: Collection[TopicPartition] | None, limit: int, *, with_unstable: bool
+    ) -> StableOffsets:
         await self.commits.settled(group_id)
         topic_ids = None if wanted is None else {each.topic_id for each in wanted}
-        rows = await self._read(
-            lambda conn: group_offsets.load(conn, group_id, topic_ids=topic_ids, limit=MAX_OFFSETS + 1)
-        )
+        most = MAX_OFFSETS + 1
+
+        def read(conn: Connection) -> tuple[tuple[OffsetRow, ...], frozenset[tuple[UUID, int]]]:
+            # In one snapshot: what is not pending here has been decided in the offsets.
+            rows = group_offsets.load(conn, group_id, topic_ids=topic_ids, limit=most)
+            if not with_unstable:
+                return rows, frozenset()
+            return rows, transaction_offsets.pending(conn, group_id, topic_ids=topic_ids, limit=most)
+
+        rows, pending = await self._read(read)
         found = {TopicPartition(TopicId(row.topic_id), row.partition): row for row in rows}
         if wanted is not None:
             found = {key: found[key] for key in wanted if key in found}
-        if len(found) > limit:
+        if len(found) > limit or len(pending) >= most:
             raise InvalidRequest(f"group {group_id} has more than {limit} offsets: ask for some partitions at a time")
-        return found
+        unstable = frozenset(TopicPartition(TopicId(topic_id), partition) for topic_id, partition in pending)
+        return StableOffsets(offsets=found, unstable=unstable)
 
     async def delete(
         self, group_id: str, partitions: Collection[TopicPartition], *, check: Callable[[], None] | None = None

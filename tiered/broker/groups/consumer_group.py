@@ -125,8 +125,11 @@ class ConsumerGroup:
 
     # Offsets
 
-    def check_commit(self, member_id: str, instance_id: str | None, generation: int) -> None:  # noqa: ARG002
-        if generation < 0 and self.is_empty:
+    def check_commit(
+        self, member_id: str, instance_id: str | None, generation: int, *, is_transactional: bool = False
+    ) -> None:
+        names_nobody = not member_id and instance_id is None
+        if generation < 0 and (self.is_empty or (is_transactional and names_nobody)):
             return
         self.check_member(member_id, generation)
 

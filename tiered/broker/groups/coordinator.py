@@ -352,7 +352,15 @@ class GroupCoordinator:
         if group is not None and not group.is_empty:
             raise GroupNotEmpty(f"group {group_id} has members; stop them first")
 
-    async def check_commit(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> Fence:
+    async def check_commit(
+        self,
+        group_id: str,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        *,
+        is_transactional: bool = False,
+    ) -> Fence:
         """Permission to write the group's offsets, for a member of it or (generation -1) for anybody while it is
         empty. Raises what `Group.check_commit` raises, InvalidGroup, NotCoordinator, CoordinatorNotAvailable."""
         self.check_ours(group_id)
@@ -362,8 +370,14 @@ class GroupCoordinator:
                 raise IllegalGeneration(f"group {group_id} is not known; join it again")
             # Offsets without members: a tool, or a consumer that assigns its partitions itself.
             group = self.adopt(ClassicGroup(self, group_id))
-        group.check_commit(member_id, instance_id, generation)
-        # In a KIP-848 group a commit is of its member's epoch, and other members' changes don't void it.
-        generation = group.generation if group.kind is GroupKind.CLASSIC else NO_GENERATION
+        group.check_commit(member_id, instance_id, generation, is_transactional=is_transactional)
+        # In a KIP-848 group a commit is of its member's epoch, and other members' changes don't void it. A producer
+        # that names no member commits beside whatever members do.
+        is_bound = group.kind is GroupKind.CLASSIC and not (is_transactional and generation == NO_GENERATION)
         slot = self.slot(group_id)
-        return Fence(group_id=group_id, slot=slot, tenure=self.slots.tenure(slot), generation=generation)
+        return Fence(
+            group_id=group_id,
+            slot=slot,
+            tenure=self.slots.tenure(slot),
+            generation=group.generation if is_bound else NO_GENERATION,
+        )

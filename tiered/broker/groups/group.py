@@ -32,9 +32,15 @@ class Group(Protocol):
 
     def describe(self) -> GroupDescription: ...
 
-    def check_commit(self, member_id: str, instance_id: str | None, generation: int) -> None:
+    def check_commit(
+        self, member_id: str, instance_id: str | None, generation: int, *, is_transactional: bool = False
+    ) -> None:
         """Returns when the member may commit offsets now. Raises UnknownMember, IllegalGeneration, FencedInstance,
-        RebalanceInProgress or StaleMemberEpoch. `generation` is the member epoch in KIP-848 groups."""
+        RebalanceInProgress or StaleMemberEpoch. `generation` is the member epoch in KIP-848 groups.
+
+        With a transaction, offsets may be sent while the group rebalances, and by whoever names no member at all: its
+        producers' fencing guards those (KIP-447).
+        """
 
     def is_subscribed_to(self, topic: str) -> bool | None:
         """Whether a member may be reading `topic`; None where that cannot be told."""

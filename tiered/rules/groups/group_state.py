@@ -264,6 +264,16 @@ def on_foreign_commit(state: GroupState) -> None:
             assert_never(state)
 
 
+def on_transactional_commit(state: GroupState) -> None:
+    """Returns when offsets may be sent with a transaction: a member's of the present generation also while the
+    assignment is being made, and those of a producer that names no member at any time.
+
+    Raises CoordinatorNotAvailable.
+    """
+    if state is GroupState.DEAD:
+        raise _dead()
+
+
 def _dead() -> CoordinatorNotAvailable:
     return CoordinatorNotAvailable("the group is being moved or deleted; find its coordinator again")
 

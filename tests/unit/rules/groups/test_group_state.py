@@ -98,6 +98,11 @@ def test_others_commit_only_to_an_empty_group(state: GroupState, error: type[Exc
     expect(error, group_state.on_foreign_commit, state)
 
 
+@pytest.mark.parametrize("state", GroupState)
+def test_offsets_are_sent_with_a_transaction_in_any_state_but_dead(state: GroupState) -> None:
+    expect(CoordinatorNotAvailable if state is GroupState.DEAD else None, group_state.on_transactional_commit, state)
+
+
 def test_syncs_are_answered_by_state() -> None:
     assert group_state.on_sync(COMPLETING) is SyncAction.WAIT
     assert group_state.on_sync(STABLE) is SyncAction.ANSWER

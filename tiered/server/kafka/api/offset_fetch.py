@@ -4,17 +4,24 @@ Several groups at once from version 8 on, topics by id from 10 on. Null topics (
 without a commit has offset -1 and no error, and so is everything of an unknown group. The commits of a group that are
 on their way are waited for. Offsets of topics that the client may not describe are not told. While SQL is away the
 answer is COORDINATOR_LOAD_IN_PROGRESS: the one code on which every client asks again. An answer has at most 200,000
-offsets; what goes beyond is INVALID_REQUEST. Gap: `require_stable` waits for nothing, because no transaction writes
-offsets yet.
+offsets; what goes beyond is INVALID_REQUEST. With `require_stable` (from version 7 on) a partition for which an open
+transaction has sent an offset is UNSTABLE_OFFSET_COMMIT; without it, its last committed offset counts.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from tiered.broker.groups.committed_offsets import MAX_OFFSETS, OffsetRow
+from tiered.broker.groups.committed_offsets import MAX_OFFSETS, OffsetRow, StableOffsets
 from tiered.broker.groups.values import GroupKind
 from tiered.broker.partitions.topics import Topic
-from tiered.errors import CoordinatorLoading, CoordinatorNotAvailable, InvalidRequest, TieredError, UnknownTopicId
+from tiered.errors import (
+    CoordinatorLoading,
+    CoordinatorNotAvailable,
+    InvalidRequest,
+    TieredError,
+    UnknownTopicId,
+    UnstableOffset,
+)
 from tiered.ids import TopicPartition
 from tiered.rules.security.acl import Operation, ResourceType
 from tiered.server.kafka.authorize import may, require_group
@@ -36,20 +43,23 @@ FIRST_VERSION_WITH_ERROR = 2
 FIRST_VERSION_WITH_GROUPS = 8
 FIRST_VERSION_WITH_TOPIC_IDS = 10
 NO_OFFSET = -1
+_UNSTABLE = error_code(UnstableOffset())
 
 
 async def handle(context: Context, request: "Request", reply: "Reply") -> "Response":
     if context.api_version >= FIRST_VERSION_WITH_GROUPS:
         groups, left = [], MAX_OFFSETS
         async for asked in in_turns(request.groups):
-            group, size = await _group(context, reply, asked, left)
+            group, size = await _group(context, reply, asked, left, is_stable=_is_stable(request))
             groups.append(group)
             left -= size
         return reply.OffsetFetchResponse(throttle_time=0, groups=groups)
     names = _Names(reply.OffsetFetchResponseTopic, reply.OffsetFetchResponsePartition, by_id=False)
     code, topics = NONE, list[Any]()
     try:
-        topics, _ = await _topics(context, names, request.group_id, _asked(request), MAX_OFFSETS)
+        topics, _ = await _topics(
+            context, names, request.group_id, _asked(request), MAX_OFFSETS, is_stable=_is_stable(request)
+        )
     except TieredError as error:
         code = _code(error)
         if context.api_version < FIRST_VERSION_WITH_ERROR:
@@ -79,7 +89,7 @@ class _Names:
 
 
 async def _group(
-    context: Context, reply: "Reply", asked: "OffsetFetchRequestGroup", limit: int
+    context: Context, reply: "Reply", asked: "OffsetFetchRequestGroup", limit: int, *, is_stable: bool
 ) -> "tuple[Replies.OffsetFetchResponseGroup, int]":
     """(one group's answer, how many offsets it has)"""
     by_id = context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
@@ -87,7 +97,7 @@ async def _group(
     try:
         require_group(context, Operation.DESCRIBE, asked.group_id)
         await _check_member(context, asked)
-        topics, size = await _topics(context, names, asked.group_id, asked.topics, limit)
+        topics, size = await _topics(context, names, asked.group_id, asked.topics, limit, is_stable=is_stable)
         code = NONE
     except TieredError as error:
         topics, size, code = [], 1, _code(error)
@@ -106,15 +116,21 @@ async def _check_member(context: Context, asked: "OffsetFetchRequestGroup") -> N
 
 
 async def _topics(
-    context: Context, names: _Names, group_id: str, asked: "Sequence[OffsetFetchRequestTopics] | None", limit: int
+    context: Context,
+    names: _Names,
+    group_id: str,
+    asked: "Sequence[OffsetFetchRequestTopics] | None",
+    limit: int,
+    *,
+    is_stable: bool,
 ) -> tuple[list[Any], int]:
     """(the topics of one group's answer, how many offsets they have). Raises TieredError for the whole group."""
     coordinator = context.broker.groups
     require_group(context, Operation.DESCRIBE, group_id)
     coordinator.check_ours(group_id)
     if asked is None:
-        found = await coordinator.offsets.fetch(group_id, limit=limit)
-        return await _all(context, names, found), len(found)
+        found = await _read(context, group_id, None, limit, is_stable=is_stable)
+        return await _all(context, names, found), len(found.offsets)
     size = sum(len(topic.partition_indexes) for topic in asked)
     if size > limit:
         raise InvalidRequest(f"ask for at most {MAX_OFFSETS} offsets at a time")
@@ -127,11 +143,24 @@ async def _topics(
         if topic is not None and number not in denied
         for index in each.partition_indexes
     }
-    found = await coordinator.offsets.fetch(group_id, wanted)
+    found = await _read(context, group_id, wanted, MAX_OFFSETS, is_stable=is_stable)
     return [
         _topic(names, each, resolved[number], found, is_denied=number in denied)
         async for number, each in in_turns(list(enumerate(asked)))
     ], size
+
+
+async def _read(
+    context: Context, group_id: str, wanted: Collection[TopicPartition] | None, limit: int, *, is_stable: bool
+) -> StableOffsets:
+    offsets = context.broker.groups.offsets
+    if is_stable:
+        return await offsets.fetch_stable(group_id, wanted, limit=limit)
+    return StableOffsets(offsets=await offsets.fetch(group_id, wanted, limit=limit), unstable=frozenset())
+
+
+def _is_stable(request: "Request") -> bool:
+    return bool(getattr(request, "require_stable", False))
 
 
 def _may_see(context: Context, names: _Names, asked: "OffsetFetchRequestTopics", topic: Topic | None) -> bool:
@@ -145,7 +174,7 @@ def _topic(
     names: _Names,
     asked: "OffsetFetchRequestTopics",
     topic: Topic | None,
-    found: Mapping[TopicPartition, OffsetRow],
+    found: StableOffsets,
     *,
     is_denied: bool,
 ) -> Any:
@@ -154,22 +183,29 @@ def _topic(
         code = TOPIC_AUTHORIZATION_FAILED
     partitions = []
     for index in asked.partition_indexes:
-        row = found.get(TopicPartition(topic.topic_id, index)) if topic is not None else None
-        partitions.append(_partition(names, index, row, code))
+        key = None if topic is None or is_denied else TopicPartition(topic.topic_id, index)
+        partitions.append(_partition(names, index, None, code) if key is None else _stored(names, key, found))
     return names.topic(names.asked(asked), partitions)
 
 
-async def _all(context: Context, names: _Names, found: Mapping[TopicPartition, OffsetRow]) -> list[Any]:
+async def _all(context: Context, names: _Names, found: StableOffsets) -> list[Any]:
     """Everything that was found, of topics that exist."""
     by_topic: dict[Any, list[Any]] = {}
-    async for key, row in in_turns(list(found.items())):
-        by_topic.setdefault(key.topic_id, []).append(_partition(names, key.partition, row, NONE))
+    async for key in in_turns(list(found.offsets)):
+        by_topic.setdefault(key.topic_id, []).append(_stored(names, key, found))
     topics = []
     for topic_id, partitions in by_topic.items():
         topic = context.broker.topics.find_id(topic_id)
         if topic is not None and may(context, Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
             topics.append(names.topic(topic.topic_id if names.by_id else topic.name, partitions))
     return topics
+
+
+def _stored(names: _Names, key: TopicPartition, found: StableOffsets) -> Any:
+    """The partition as the group has committed it, or UNSTABLE_OFFSET_COMMIT: the reader asks again."""
+    if key in found.unstable:
+        return _partition(names, key.partition, None, _UNSTABLE)
+    return _partition(names, key.partition, found.offsets.get(key), NONE)
 
 
 def _partition(names: _Names, index: int, row: OffsetRow | None, code: int) -> Any:
