@@ -71,6 +71,7 @@ from tiered.broker.transactions.broker_channel import PeerTransactionChannels, T
 from tiered.broker.transactions.coordinator import TransactionCoordinator
 from tiered.broker.transactions.marker_sender import MarkerSender
 from tiered.broker.transactions.marker_writer import MarkerWriter
+from tiered.broker.transactions.verification import Verifications
 from tiered.broker.view.changes import Changes
 from tiered.broker.view.feed import ChangeFeed
 from tiered.broker.view.image import ClusterImage
@@ -267,6 +268,12 @@ class Broker:
                 channels=self.transaction_channels,
                 write_here=self.marker_writer.write,
             ),
+        )
+        self.verifications = Verifications(
+            context=context,
+            here=self.transactions,
+            coordinator_elsewhere=self.groups.coordinator_elsewhere,
+            channels=self.transaction_channels,
         )
         self.groups.on_slots_changed = self.transactions.slots_changed
         self.log_bounds = KnownLogBounds(context=context, topics=topics, image=image)

@@ -258,7 +258,6 @@ ssl.truststore.password password - -
 ssl.truststore.type string - PEM
 telemetry.max.bytes int - 1048576 1..
 tiered.ssl.handshake.timeout.ms int - 10000 1..
-transaction.partition.verification.enable boolean all true
 transaction.state.log.load.buffer.size int - 5242880 1..
 transaction.state.log.min.isr int - 2 1..
 transaction.state.log.num.partitions int - 50 1..

@@ -20,6 +20,10 @@ class TransactionSettings:
     add_partitions_to_txn_retry_backoff_ms: int = setting(
         ConfigType.INT, 20, "How often that end is looked for.", minimum=1, read_only=True,
     )
+    transaction_partition_verification_enable: bool = setting(
+        ConfigType.BOOLEAN, True,
+        "Whether the first batch of each transaction on a partition waits for its coordinator's word.",
+    )
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = setting(
         ConfigType.INT, 10_000, "How often transactions that are open for too long are looked for.", minimum=1,
         read_only=True,

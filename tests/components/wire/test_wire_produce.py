@@ -185,7 +185,11 @@ def claiming(count: int, compression: Compression) -> bytes:
         ("no records", b"", 87),
         ("two batches", batch() + batch(), 87),
         ("control batch", batch(control=True, producer_id=1, producer_epoch=0, base_sequence=0), 87),
-        ("transactional batch", batch(transactional=True, producer_id=1, producer_epoch=0, base_sequence=0), 48),
+        (
+            "transactional batch without a transactional id",
+            batch(transactional=True, producer_id=1, producer_epoch=0, base_sequence=0),
+            53,
+        ),
         ("count too large", patched(batch([b"a", b"b"]), 57, struct.pack(">i", 3)), 87),
         ("count zero", patched(batch(), 57, struct.pack(">i", 0)), 87),
         ("a count beyond its bytes", claiming(2**31 - 1, Compression.NONE), 87),

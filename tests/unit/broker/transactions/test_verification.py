@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.rules_only_coordinator import PRODUCER, RulesOnly, ValuesAlong, open_transaction, partition
 from tests.unit.broker.context import surroundings
-from tests.unit.broker.transactions.coordinating import PRODUCER, RulesOnly, ValuesAlong, open_transaction, partition
 from tiered.broker.transactions import verification
 from tiered.broker.transactions.verification import Verifications
 from tiered.errors import (

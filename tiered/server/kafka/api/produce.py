@@ -3,20 +3,20 @@
 Appends each partition's batch without copying it. acks=1 and acks=all answer once the records are as
 durable as the topic's `flush.messages` demands, acks=all also once every in-sync replica has them, within the
 request's timeout; acks=0 is never answered, and an error there closes the connection. Each partition succeeds
-or fails for itself.
-Gaps: no transactions; a transactional batch is refused with INVALID_TXN_STATE.
+or fails for itself. The first batch of a transaction on a partition waits for its coordinator's word; from version 12
+on that adds the partition to the transaction (KIP-890).
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 from tiered.broker.partitions.acknowledge import acknowledged, is_acknowledged, not_in_time
 from tiered.broker.partitions.acknowledgements import Commit
 from tiered.broker.partitions.batch_checks import RecordsWithoutKey, foreign_codec
 from tiered.broker.partitions.partition import Appended, Partition
 from tiered.broker.partitions.topics import Topic
+from tiered.broker.partitions.transactions import Verification
 from tiered.broker.security.access import Rights
 from tiered.errors import (
     InvalidRecord,
@@ -27,6 +27,7 @@ from tiered.errors import (
     NotAuthorized,
     Throttled,
     TieredError,
+    TransactionalIdNotAuthorized,
     UnsupportedCompression,
 )
 from tiered.formats import record_batch
@@ -36,6 +37,14 @@ from tiered.server.kafka.authorize import refusal, rights_of, topic_refusal
 from tiered.server.kafka.dispatch import Api, RawRequest, framed, in_turns, replica_of
 from tiered.server.kafka.error_mapping import error_code
 from tiered.server.kafka.listed_brokers import LeaderHints
+from tiered.server.kafka.transactional_batches import (
+    NOTHING,
+    Beforehand,
+    Unverified,
+    refused_for_now,
+    unverified,
+    verified,
+)
 from tiered.server.kafka.transport.outbox import Parts
 from tiered.server.kafka.transport.requests import Answer, DelayedAnswer, Overlapping
 from tiered.wire import produce
@@ -55,10 +64,10 @@ FIRST_VERSION_WITH_ZSTD = 7
 # Where the low byte of a batch's attributes is, counted from the batch's start.
 _ATTRIBUTES = 22
 _CODEC = 7
+_TRANSACTIONAL = 16
 
 # Smaller batches without compression get theirs within a millisecond or two, where they stand.
 RECOMPRESS_INLINE_BYTES = 64 << 10
-_NONE_FAILED: Mapping[int, TieredError] = MappingProxyType({})
 
 Wait = tuple[Partition, Appended, list[PartitionResult], int]
 
@@ -75,33 +84,44 @@ def handle(request: RawRequest) -> Answer:
     count = sum(len(topic.partitions) for topic in asked.topics)
     if count > MAX_PARTITIONS:
         raise MalformedRequest(f"a Produce request carries more than {MAX_PARTITIONS} batches; split it")
+    beforehand = NOTHING
+    if asked.transactional_id is not None:
+        is_long = count > LONG_PRODUCE_BATCHES
+        if is_long or any(_unverified(request, asked)):
+            if context.broker.recompressing.has_free(request.end):
+                own = memoryview(bytearray(request.buffer[: request.end]))
+                return _answer_verified(request._replace(buffer=own), asked, asked.transactional_id)
+            if not is_long:
+                beforehand = refused_for_now(_unverified(request, asked), context.broker.clock.now_ms())
     if context.broker.topics.have_codecs:
         foreign = list(_long_to_recompress(request, asked))
         # Batches beyond the budget are compressed at once: waiting requests would hold too much memory.
         if foreign and context.broker.recompressing.has_free(request.end):
             own = memoryview(bytearray(request.buffer[: request.end]))
-            return _answer_recompressed(request._replace(buffer=own), asked, foreign)
+            return _answer_recompressed(request._replace(buffer=own), asked, foreign, beforehand)
     if count > LONG_PRODUCE_BATCHES:
         if not context.broker.recompressing.has_free(request.end):
             raise Throttled("too many requests of many batches wait for their turn; send fewer or smaller ones")
         own = memoryview(bytearray(request.buffer[: request.end]))
-        return _append_long(request._replace(buffer=own), asked)
-    appending = _begin(request, asked, _NONE_FAILED)
+        return _append_long(request._replace(buffer=own), asked, beforehand)
+    appending = _begin(request, asked, beforehand)
     for _ in _append_each(appending):
         pass
     return _outcome(appending)
 
 
-async def _append_long(request: RawRequest, asked: ProduceRequest) -> Parts | Overlapping | None:
+async def _append_long(
+    request: RawRequest, asked: ProduceRequest, beforehand: Beforehand
+) -> Parts | Overlapping | None:
     async with request.context.broker.recompressing.taken(request.end):
-        return await _append_in_turns(request, asked, _NONE_FAILED)
+        return await _append_in_turns(request, asked, beforehand)
 
 
 async def _append_in_turns(
-    request: RawRequest, asked: ProduceRequest, failed: Mapping[int, TieredError]
+    request: RawRequest, asked: ProduceRequest, beforehand: Beforehand
 ) -> Parts | Overlapping | None:
     """For requests of many batches: others get their turn meanwhile."""
-    appending = _begin(request, asked, failed)
+    appending = _begin(request, asked, beforehand)
     async for _ in in_turns(_append_each(appending)):
         pass
     return _outcome(appending)
@@ -109,30 +129,31 @@ async def _append_in_turns(
 
 @dataclass(slots=True)
 class _Appending:
-    """A request whose batches are being appended; `failed` tells of those, by position, that are refused beforehand."""
+    """A request whose batches are being appended."""
 
     request: RawRequest
     asked: ProduceRequest
-    failed: Mapping[int, TieredError]
+    beforehand: Beforehand
     started_ms: float
     refused: TieredError | None = None
     waits: list[Wait] = field(default_factory=list)
     results: list[TopicResult] = field(default_factory=list)
 
 
-def _begin(request: RawRequest, asked: ProduceRequest, failed: Mapping[int, TieredError]) -> _Appending:
+def _begin(request: RawRequest, asked: ProduceRequest, beforehand: Beforehand) -> _Appending:
     context = request.context
     broker = context.broker
     started_ms = broker.clock.monotonic_ms()
     if broker.client_quotas.limits_produce:
         context = context._replace(throttle_ms=throttling.produced(context, request.end - request.position))
         request = request._replace(context=context)
-    return _Appending(request, asked, failed, started_ms)
+    return _Appending(request, asked, beforehand, started_ms)
 
 
 def _append_each(appending: _Appending) -> Iterator[None]:
     """Appends one batch after the other."""
-    request, asked, failed, waits = appending.request, appending.asked, appending.failed, appending.waits
+    request, asked, waits = appending.request, appending.asked, appending.waits
+    failed, verifications = appending.beforehand
     broker = request.context.broker
     for topic in asked.topics:
         rights = rights_of(request.context)
@@ -143,7 +164,8 @@ def _append_each(appending: _Appending) -> Iterator[None]:
             outcome: TieredError | tuple[Partition, Appended] | None = denied or failed.get(position)
             if outcome is None:
                 try:
-                    outcome = _append(request, topic, index, position, end, asked.acks)
+                    verification = verifications.get(position) if verifications else None
+                    outcome = _append(request, asked, topic, index, position, end, verification)
                 except TieredError as error:
                     outcome = error.without_frames()
             if isinstance(outcome, TieredError):
@@ -172,6 +194,55 @@ def _outcome(appending: _Appending) -> Parts | Overlapping | None:
     return _answer(appending.request, appending.results, is_refused=refused is not None) if is_awaited else None
 
 
+# Batches that the coordinator of their transaction is asked about first
+
+
+async def _answer_verified(
+    request: RawRequest, asked: ProduceRequest, transactional_id: str
+) -> Parts | Overlapping | None:
+    """Asks and appends then; requests of one connection keep their order, for it waits."""
+    broker = request.context.broker
+    async with broker.recompressing.taken(request.end):
+        batches = [each async for each in in_turns(_unverified(request, asked)) if each is not None]
+        beforehand = await verified(request.context, transactional_id, batches) if batches else NOTHING
+        foreign = list(_long_to_recompress(request, asked)) if broker.topics.have_codecs else []
+        return await _recompress_and_append(request, asked, foreign, beforehand)
+
+
+def _unverified(request: RawRequest, asked: ProduceRequest) -> Iterator[Unverified | None]:
+    """Of each batch of a transaction what its coordinator must be asked; None where that is open on its partition."""
+    for partition, position, end in _reachable(request, asked, _is_transactional):
+        yield unverified(partition, request.buffer, position, end)
+
+
+def _is_transactional(attributes: int, size_bytes: int) -> bool:
+    del size_bytes
+    return bool(attributes & _TRANSACTIONAL)
+
+
+def _reachable(
+    request: RawRequest, asked: ProduceRequest, is_wanted: Callable[[int, int], bool]
+) -> Iterator[tuple[Partition, int, int]]:
+    """(partition, position, end) of each batch that `is_wanted(attributes, size)`, and that could be appended.
+
+    Of others is said what is wrong when their turn comes; no work is done for them.
+    """
+    rights = rights_of(request.context)
+    for topic in asked.topics:
+        if rights is not None and _denied(request, asked, topic, rights) is not None:
+            continue
+        for index, position, end in topic.partitions:
+            if position < 0 or end - position <= _ATTRIBUTES:
+                continue
+            if not is_wanted(request.buffer[position + _ATTRIBUTES], end - position):
+                continue
+            try:
+                partition = _find(request, topic).partition(index)
+            except TieredError:
+                continue
+            yield partition, position, end
+
+
 # Batches that `compression.type` demands to be compressed anew
 
 
@@ -180,50 +251,53 @@ def _long_to_recompress(request: RawRequest, asked: ProduceRequest) -> Iterator[
 
     A batch that is compressed already may hold a thousand times its size.
     """
-    rights = rights_of(request.context)
-    for topic in asked.topics:
-        if rights is not None and _denied(request, asked, topic, rights) is not None:
-            continue  # Said when its turn comes; no work is done for it.
-        for index, position, end in topic.partitions:
-            if position < 0 or end - position <= _ATTRIBUTES:
-                continue
-            attributes = request.buffer[position + _ATTRIBUTES]
-            if end - position <= RECOMPRESS_INLINE_BYTES and not attributes & _CODEC:
-                continue
-            try:
-                partition = _find(request, topic).partition(index)
-            except TieredError:
-                continue  # Said when its turn comes.
-            codec = foreign_codec(attributes, partition.config)
-            if codec is not None and end - position <= partition.config.max_message_bytes:
-                yield position, end, codec
+    for partition, position, end in _reachable(request, asked, _is_long):
+        codec = foreign_codec(request.buffer[position + _ATTRIBUTES], partition.config)
+        if codec is not None and end - position <= partition.config.max_message_bytes:
+            yield position, end, codec
+
+
+def _is_long(attributes: int, size_bytes: int) -> bool:
+    return size_bytes > RECOMPRESS_INLINE_BYTES or bool(attributes & _CODEC)
 
 
 async def _answer_recompressed(
-    request: RawRequest, asked: ProduceRequest, foreign: list[tuple[int, int, int]]
+    request: RawRequest, asked: ProduceRequest, foreign: list[tuple[int, int, int]], beforehand: Beforehand
 ) -> Parts | Overlapping | None:
     """Compresses in a thread and appends then; requests of one connection keep their order, for it waits."""
+    async with request.context.broker.recompressing.taken(request.end):
+        return await _recompress_and_append(request, asked, foreign, beforehand)
+
+
+async def _recompress_and_append(
+    request: RawRequest, asked: ProduceRequest, foreign: list[tuple[int, int, int]], beforehand: Beforehand
+) -> Parts | Overlapping | None:
+    if not foreign:
+        return await _append_in_turns(request, asked, beforehand)
     pieces: list[memoryview | bytearray] = [request.buffer]
     moved: dict[int, tuple[int, int]] = {}
-    failed: dict[int, TieredError] = {}
+    failed = dict(beforehand.failed)
     length = len(request.buffer)
-    async with request.context.broker.recompressing.taken(request.end):
-        for position, end, codec in foreign:
-            try:
-                async with request.context.broker.recompress_turns:
-                    batch = await asyncio.to_thread(_recompressed, request.buffer, position, end, codec)
-            except TieredError as error:
-                failed[position] = error.without_frames()
-                continue
-            pieces.append(batch)
-            moved[position] = (length, length + len(batch))
-            length += len(batch)
-        topics = [
-            topic._replace(partitions=[(index, *moved.get(at, (at, end))) for index, at, end in topic.partitions])
-            for topic in asked.topics
-        ]
-        whole = memoryview(bytearray().join(pieces))
-        return await _append_in_turns(request._replace(buffer=whole), asked._replace(topics=topics), failed)
+    for position, end, codec in foreign:
+        if position in failed:
+            continue
+        try:
+            async with request.context.broker.recompress_turns:
+                batch = await asyncio.to_thread(_recompressed, request.buffer, position, end, codec)
+        except TieredError as error:
+            failed[position] = error.without_frames()
+            continue
+        pieces.append(batch)
+        moved[position] = (length, length + len(batch))
+        length += len(batch)
+    topics = [
+        topic._replace(partitions=[(index, *moved.get(at, (at, end))) for index, at, end in topic.partitions])
+        for topic in asked.topics
+    ]
+    whole = memoryview(bytearray().join(pieces))
+    verifications = {moved.get(at, (at, at))[0]: each for at, each in beforehand.verifications.items()}
+    known = Beforehand(failed, verifications)
+    return await _append_in_turns(request._replace(buffer=whole), asked._replace(topics=topics), known)
 
 
 def _recompressed(buffer: memoryview, position: int, end: int, codec: int) -> bytearray:
@@ -248,9 +322,15 @@ def _denied(request: RawRequest, asked: ProduceRequest, topic: ProduceTopic, rig
 
 
 def _append(
-    request: RawRequest, topic: ProduceTopic, index: int, position: int, end: int, acks: int
+    request: RawRequest,
+    asked: ProduceRequest,
+    topic: ProduceTopic,
+    index: int,
+    position: int,
+    end: int,
+    verification: Verification | None,
 ) -> tuple[Partition, Appended]:
-    context = request.context
+    context, acks = request.context, asked.acks
     if acks not in (ALL, NO_ACKS, 1):
         raise InvalidRequiredAcks(f"acks={acks}; 0, 1 and -1 (all) are possible")
     found = _find(request, topic)
@@ -259,10 +339,14 @@ def _append(
     partition = found.partition(index)
     if position < 0 or end - position <= _ATTRIBUTES:
         raise InvalidRecord(f"{partition.name}: the request carries no record batch")
+    if asked.transactional_id is None and request.buffer[position + _ATTRIBUTES] & _TRANSACTIONAL:
+        raise TransactionalIdNotAuthorized(
+            f"{partition.name}: the batch is of a transaction, and its request names no transactional id; set it"
+        )
     if context.api_version < FIRST_VERSION_WITH_ZSTD and request.buffer[position + _ATTRIBUTES] & _CODEC == ZSTD:
         raise UnsupportedCompression(f"{partition.name}: zstd needs Produce version 7 or later; upgrade the client")
     now_ms = context.broker.clock.now_ms()
-    return partition, partition.append(request.buffer, position, end, acks=acks, now_ms=now_ms)
+    return partition, partition.append(request.buffer, position, end, acks=acks, now_ms=now_ms, verified=verification)
 
 
 def _acceptance(index: int, appended: Appended) -> PartitionResult:
