@@ -30,6 +30,7 @@ from tiered.formats.producer_snapshot import ProducerBatch, ProducerEntry, encod
 from tiered.formats.record_batch import Compression, Record, encode_batch
 from tiered.formats.segment_object import AbortedIndexEntry, ChunkTable, ChunkTableBuilder, build_tail
 from tiered.formats.time_index import TimeIndex
+from tiered.formats.transaction_index import TransactionIndex
 
 FOLDER = Path(__file__).resolve().parent
 TOPIC = "flights.departed"
@@ -269,6 +270,13 @@ def offset_index() -> OffsetIndex:
     return index
 
 
+def transaction_index() -> TransactionIndex:
+    index = TransactionIndex()
+    for entry in (*ABORTED, replace(ABORTED[0], producer_id=4712, last_offset=BASE_OFFSET + 90)):
+        index.append(entry)
+    return index
+
+
 def time_index() -> TimeIndex:
     index = TimeIndex()
     for timestamp_ms, offset in ((0, 3), (NOON_MS, 90), (NOON_MS + 1, 2**31 - 1)):
@@ -282,6 +290,7 @@ def written_today() -> dict[str, bytes]:
         "record_batch.none.bin": encode_batch(records(), base_offset=BASE_OFFSET, leader_epoch=7),
         "offset_index.bin": offset_index().to_bytes(BASE_OFFSET),
         "time_index.bin": time_index().to_bytes(BASE_OFFSET),
+        "transaction_index.bin": transaction_index().to_bytes(BASE_OFFSET + 100),
         "leader_epochs.txt": encode_leader_epochs(LEADER_EPOCHS),
         "producer_snapshot.v1.bin": encode_producers(producers()),
         "segment_object.v1.bin": segment_object(),

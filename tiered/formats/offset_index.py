@@ -65,6 +65,12 @@ class OffsetIndex:
         found = bisect_right(self._positions, position, hi=len(self._offsets))
         return self._positions[found - 1] if found else 0
 
+    def offset_at(self, position: int) -> int | None:
+        """The last offset of the first indexed batch that begins at `position` or beyond; None when none does."""
+        count = len(self._offsets)
+        found = bisect_left(self._positions, position, hi=count)
+        return self._offsets[found] if found < count else None
+
     def truncate(self, end_offset: int) -> None:
         """Drops the entries of batches that end at `end_offset` or later."""
         keep = bisect_left(self._offsets, end_offset)

@@ -15,7 +15,7 @@ from tiered.hot.marks import RecoveryPoint, SegmentMark
 from tiered.hot.producer_files import producers_at
 from tiered.hot.recovery_report import Recovered
 from tiered.hot.segment import LOG_SUFFIX, LogSegment
-from tiered.hot.segment_files import OpenSegments, write_indexes, write_indexes_below
+from tiered.hot.segment_files import OpenSegments, write_indexes, write_indexes_below, write_transaction_index
 from tiered.hot.side_files import SideFiles
 
 log = logging.getLogger(__name__)
@@ -132,7 +132,7 @@ class FlushState:
     def _write_point(self, segments: Segments, dirty: Sequence[LogSegment], active_mark: SegmentMark) -> None:
         """Writes the indexes and epochs of what is flushed, then the point, then syncs the directory. Raises OSError.
 
-        The indexes are not synced: after a power loss a bad one shows by its size or its order and is rebuilt.
+        The other indexes are not synced: after a power loss a bad one shows by its size or its order and is rebuilt.
         """
         for segment in dirty:
             if not self._side.has_snapshot(segment.end_offset):
@@ -141,8 +141,15 @@ class FlushState:
                 self._side.write_snapshot(segment.end_offset, producers, bases)
             if segment.offset_index is not None:
                 segment.index_bytes = write_indexes(self._fs, segment)
+            write_transaction_index(self._fs, segment, segment.end_offset)
         sizes = write_indexes_below(self._fs, segments[-1], active_mark.end_offset)
-        mark = replace(active_mark, offset_index_bytes=sizes[0], time_index_bytes=sizes[1])
+        aborted_bytes = write_transaction_index(self._fs, segments[-1], active_mark.end_offset)
+        mark = replace(
+            active_mark,
+            offset_index_bytes=sizes[0],
+            time_index_bytes=sizes[1],
+            transaction_index_bytes=aborted_bytes,
+        )
         self._side.keep_leader_epochs(active_mark.end_offset)
         self._side.keep_recovery_point(RecoveryPoint(segments=(*(segment.mark() for segment in segments[:-1]), mark)))
         for segment in dirty:

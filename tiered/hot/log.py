@@ -9,8 +9,8 @@ written, nor call flushed what one failed fsync has made uncertain.
 import logging
 import threading
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tiered.errors import Corrupt, LogDirFailed, OffsetOutOfRange, ShuttingDown
@@ -18,6 +18,7 @@ from tiered.file_slice import FileSlice
 from tiered.formats.offset_index import OffsetIndex
 from tiered.formats.producer_snapshot import ProducerEntry, encode_producers
 from tiered.formats.record_batch import BatchHeader
+from tiered.formats.segment_object import AbortedIndexEntry
 from tiered.formats.time_index import TimeIndex
 from tiered.hot.file_system import FileSystem, OpenFile, write_all
 from tiered.hot.flush import FlushState, producers_of
@@ -72,10 +73,8 @@ class Log:
         """The log in `directory`, which is made when it is missing; `recovery` tells what had to be done.
 
         `first_needed_offset` is the end of what the object store holds: everything from there on must be
-        here. A log that ends before it begins anew there. Blocking; may read the segments above the
-        recovery point.
-
-        Raises CorruptFile when flushed records are missing or damaged, LogDirFailed when the disk fails.
+        here. A log that ends before it begins anew there. Blocking; may read the segments above the recovery
+        point. Raises CorruptFile when flushed records are missing or damaged, LogDirFailed when the disk fails.
         """
         path = str(directory)
         try:
@@ -200,14 +199,13 @@ class Log:
         *,
         base_offset: int,
         now_ms: int,
-        log_append_time_ms: int | None = None,
         may_roll: bool = True,
+        aborted: Sequence[AbortedIndexEntry] = (),
     ) -> None:
-        """Writes the batches in `buffer[position:end]`, already stamped, at the log's end.
-
-        `headers` are those of the batches in order; their offsets do not matter (they may be from before the
-        stamping), their sizes and offset deltas do. `log_append_time_ms` is the time that was stamped, when
-        the headers are from before. Rolls first when that is due, unless the owner decides about it (`may_roll`).
+        """Writes the batches in `buffer[position:end]`, already stamped, at the log's end. `headers` are those of the
+        batches in order; their offsets may be from before the stamping. Rolls first when that is due, unless the owner
+        decides about it (`may_roll`). `aborted` are the transactions that markers among the batches abort, known before
+        any reader finds the batches.
 
         Raises LogDirFailed when the disk refuses. Then nothing was appended; with space on the disk again
         the next append succeeds.
@@ -237,7 +235,9 @@ class Log:
             self._cut_off(active, file, error)
         if active.first_append_ms is None:
             active.first_append_ms = now_ms
-        note_batches(active, headers, base_offset, log_append_time_ms, config.index_interval_bytes)
+        for entry in aborted:
+            active.aborted.append(entry)
+        note_batches(active, headers, base_offset, config.index_interval_bytes)
         if self._flushing.waiting_since_ms is None:
             self._flushing.waiting_since_ms = now_ms
 
@@ -376,11 +376,17 @@ class Log:
             return None
         return self._lookup.read(segments, offset, max_bytes, end_offset, min_one_batch)
 
-    def offset_for_timestamp(self, timestamp_ms: int, end_offset: int) -> tuple[int, int] | None:
-        """Offset and timestamp of the first local record below `end_offset` with at least this timestamp.
+    def aborted_between(self, start_offset: int, end_offset: int) -> list[AbortedIndexEntry]:
+        """The aborted transactions with a part in these local offsets, in the order of their markers."""
+        return self._lookup.aborted_between(self._segments, start_offset, end_offset)
 
-        Decodes one batch. Raises CorruptBatch when that batch is damaged, OSError.
-        """
+    def aborted_in(self, part: FileSlice, offset: int, end_offset: int) -> list[AbortedIndexEntry]:
+        """Those that a reader has to know of `part`, which `read` found at `offset`. Raises OSError, CorruptBatch."""
+        return self._lookup.aborted_in(self._segments, part, offset, end_offset)
+
+    def offset_for_timestamp(self, timestamp_ms: int, end_offset: int) -> tuple[int, int] | None:
+        """Offset and timestamp of the first local record below `end_offset` with at least this timestamp. Raises
+        CorruptBatch when its batch is damaged, OSError."""
         return self._lookup.first_at_or_after(self._segments, timestamp_ms, self._side.log_start_offset, end_offset)
 
     def max_timestamp_offset(self) -> tuple[int, int] | None:
@@ -399,6 +405,7 @@ class Log:
             segment,
             file,
             leader_epochs=self._side.leader_epochs.covering(base_offset, segment.end_offset),
+            aborted=self._lookup.aborted_between(segments, base_offset, segment.end_offset),
             snapshot_source=lambda: encode_producers(
                 producers_of(self._fs, self.directory, self._side, segments, segment.end_offset)
             ),
@@ -407,10 +414,8 @@ class Log:
     # Removal and truncation
 
     def set_log_start_offset(self, offset: int) -> None:
-        """Deletes everything below `offset`, durably, for readers; a lower offset changes nothing.
-
-        Raises OffsetOutOfRange beyond the log's end, LogDirFailed when the disk refuses (nothing changed).
-        """
+        """Deletes everything below `offset`, durably, for readers; a lower offset changes nothing. Raises
+        OffsetOutOfRange beyond the log's end, LogDirFailed when the disk refuses (nothing changed)."""
         with self._flushing.lock:  # Beside a truncation the two would undo each other's leader epochs.
             if offset <= self._side.log_start_offset:
                 return
@@ -419,11 +424,8 @@ class Log:
             self._side.keep_log_start(offset)
 
     def delete_local_before(self, offset: int) -> tuple[SegmentInfo, ...]:
-        """Removes the closed segments that lie wholly below `offset`, oldest first, and returns them.
-
-        Open readers read on. Raises LogDirFailed when a file cannot be removed: it is out of use, and found again at
-        the next start.
-        """
+        """Removes the closed segments that lie wholly below `offset`, oldest first, and returns them. Open readers read
+        on. Raises LogDirFailed when a file cannot be removed: it is out of use, and found again at the next start."""
         with self._lock:
             count = 0
             while self._segments[count].closed and self._segments[count].end_offset <= offset:
@@ -453,15 +455,10 @@ class Log:
         if offset < self._segments[0].base_offset:
             self.truncate_fully_and_start_at(offset)
             return offset
-        with self._flushing.lock, self._lock:
-            if self.failed is not None or self._closed:
-                self._refuse()
-            try:
-                if offset < self.log_end_offset:
-                    self._segments = self._truncation.cut(self._segments, offset, self.config.index_interval_bytes)
-                    self._truncation.settle(self.log_end_offset)
-            except (OSError, Corrupt) as error:
-                raise LogDirFailed(self.fail(f"truncation to {offset} was not finished: {error}")) from error
+        with self._cutting(f"truncation to {offset}"):
+            if offset < self.log_end_offset:
+                self._segments = self._truncation.cut(self._segments, offset, self.config.index_interval_bytes)
+                self._truncation.settle(self.log_end_offset)
             return self.log_end_offset
 
     def truncate_fully_and_start_at(
@@ -475,16 +472,21 @@ class Log:
 
         Durable. `log_start_offset` stays where it is, unless it was above. Raises LogDirFailed as `truncate_to` does.
         """
+        with self._cutting(f"starting anew at {offset}"):
+            epochs = LeaderEpochs().continued_by(tuple(leader_epochs))
+            self._segments = self._truncation.begin_anew(self._segments, offset, epochs, producers)
+            self._fs.sync_directory(self.directory)
+            self._flushing.begin_anew(offset)
+
+    @contextmanager
+    def _cutting(self, what: str) -> Iterator[None]:
         with self._flushing.lock, self._lock:
             if self.failed is not None or self._closed:
                 self._refuse()
             try:
-                epochs = LeaderEpochs().continued_by(tuple(leader_epochs))
-                self._segments = self._truncation.begin_anew(self._segments, offset, epochs, producers)
-                self._fs.sync_directory(self.directory)
-                self._flushing.begin_anew(offset)
-            except OSError as error:
-                raise LogDirFailed(self.fail(f"starting anew at {offset} was not finished: {error}")) from error
+                yield
+            except (OSError, Corrupt) as error:
+                raise LogDirFailed(self.fail(f"{what} was not finished: {error}")) from error
 
     # Compaction, in one thread at a time
 

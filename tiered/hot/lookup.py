@@ -12,6 +12,7 @@ from tiered.errors import CorruptFile
 from tiered.file_slice import FileSlice
 from tiered.formats.offset_index import OffsetIndex
 from tiered.formats.record_batch import BatchHeader, Record, records
+from tiered.formats.segment_object import AbortedIndexEntry
 from tiered.formats.time_index import TimeIndex
 from tiered.hot.batch_walk import FAR_BLOCK_BYTES, walk
 from tiered.hot.file_system import FileSystem
@@ -70,6 +71,26 @@ class Lookup:
             elif not min_one_batch:
                 return None
         return FileSlice(file=file, position=start, length=end - start)
+
+    def aborted_between(self, segments: Segments, start_offset: int, end_offset: int) -> list[AbortedIndexEntry]:
+        """The aborted transactions with a part in these offsets, in the order of their markers, some of which may be
+        in later segments."""
+        found: list[AbortedIndexEntry] = []
+        for segment in _from_offset(segments, start_offset):
+            if segment.aborted and segment.aborted.find(start_offset, end_offset, found):
+                break
+        return found
+
+    def aborted_in(self, segments: Segments, part: FileSlice, offset: int, end_offset: int) -> list[AbortedIndexEntry]:
+        """The same for a part of one segment that begins with the batch of `offset`. Where it ends is known as well as
+        the offset index knows it, and never beyond `end_offset`. Raises OSError, CorruptBatch."""
+        following = _from_offset(segments, offset)
+        if not any(segment.aborted for segment in following):
+            return []
+        _, index = self.opened(following[0])
+        beyond = index.offset_at(part.position + part.length)
+        part_end_offset = following[0].end_offset if beyond is None else beyond + 1
+        return self.aborted_between(segments, offset, min(end_offset, part_end_offset))
 
     def first_at_or_after(
         self, segments: Segments, timestamp_ms: int, start_offset: int, end_offset: int
@@ -151,6 +172,11 @@ class Lookup:
             return read_time_index(self._fs, segment)
         except CorruptFile:
             return TimeIndex()  # Slower, as right: the search begins at the segment's first batch.
+
+
+def _from_offset(segments: Segments, offset: int) -> Segments:
+    """The segment that holds `offset`, and those after it."""
+    return segments[max(0, bisect_right(segments, offset, key=_base_offset) - 1) :]
 
 
 def _base_offset(segment: LogSegment) -> int:

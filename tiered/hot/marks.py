@@ -36,6 +36,8 @@ class SegmentMark:
     first_append_ms: int | None
     offset_index_bytes: int
     time_index_bytes: int
+    transaction_index_bytes: int = 0
+    """Points from before there were transactions do not have it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

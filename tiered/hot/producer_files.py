@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from tiered.errors import CorruptFile
-from tiered.formats.control_record import TransactionMarker, read_marker
+from tiered.formats.control_record import MarkerType, TransactionMarker, read_marker
 from tiered.formats.producer_snapshot import ProducerEntry, decode_producers
 from tiered.formats.record_batch import BatchHeader
 from tiered.hot.batch_walk import FAR_BLOCK_BYTES, walk
 from tiered.hot.file_system import FileSystem, OpenFile, read_whole
 from tiered.hot.segment import LOG_SUFFIX, LogSegment
 from tiered.rules.partition import producer_state
+from tiered.rules.partition.open_transactions import OpenTransactions
 
 SNAPSHOT_SUFFIX = ".snapshot"
 MAX_SNAPSHOT_BYTES = 1 << 30
@@ -39,16 +40,19 @@ def producers_at(
     snapshot_offsets: Sequence[int],
     offset: int,
     notes: list[str],
+    *,
+    aborted_from: int | None = None,
 ) -> dict[int, ProducerEntry]:
     """The state of every producer when the log ended at `offset`, a boundary between batches.
 
     Begins at the newest good snapshot and reads the headers after it; without one, at the first local segment. `notes`
-    names files that could not be used. Raises CorruptBatch, OSError.
+    names files that could not be used. With `aborted_from` the segments also get the entries of their transaction
+    indexes from that offset on, which they must not have yet. Raises CorruptBatch, OSError.
     """
     producers: dict[int, ProducerEntry] = {}
     start = segments[0].base_offset
     for candidate in sorted(snapshot_offsets, reverse=True):
-        if not start <= candidate <= offset:
+        if not start <= candidate <= (offset if aborted_from is None else min(offset, aborted_from)):
             continue
         try:
             found = read_snapshot(fs, directory, candidate)
@@ -59,6 +63,7 @@ def producers_at(
             producers = {entry.producer_id: entry for entry in found}
             start = candidate
             break
+    transactions = OpenTransactions(producers.values())
     for segment in segments:
         if segment.end_offset <= start or segment.base_offset >= offset:
             continue
@@ -76,6 +81,13 @@ def producers_at(
                 producers[header.producer_id] = producer_state.apply(entry, header, header.base_offset, marker)
                 if len(producers) > MAX_PRODUCERS:
                     _forget_one(producers)
+                if aborted_from is None or not header.is_transactional:
+                    continue
+                ended = transactions.note(header, header.base_offset, marker)
+                if ended is None or marker is None or marker.type is MarkerType.COMMIT:
+                    continue
+                if ended.last_offset >= aborted_from:
+                    segment.aborted.append(ended)
     return producers
 
 

@@ -10,6 +10,7 @@ from contextlib import suppress
 from tiered.errors import CorruptBatch, CorruptFile
 from tiered.formats.leader_epoch_file import decode_leader_epochs
 from tiered.formats.offset_index import OffsetIndex
+from tiered.formats.producer_snapshot import ProducerEntry
 from tiered.formats.time_index import TimeIndex
 from tiered.hot.batch_walk import FAR_BLOCK_BYTES, walk
 from tiered.hot.file_system import TEMPORARY_SUFFIX, FileSystem, read_whole
@@ -25,16 +26,26 @@ from tiered.hot.marks import (
 from tiered.hot.producer_files import SNAPSHOT_SUFFIX, producers_at
 from tiered.hot.recovery_report import Recovered, Recovery
 from tiered.hot.segment import (
+    INDEX_SUFFIXES,
     LOG_SUFFIX,
     NO_TIMESTAMP,
     OFFSET_ENTRY_BYTES,
     OFFSET_INDEX_SUFFIX,
     TIME_ENTRY_BYTES,
     TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
     BatchTail,
     LogSegment,
 )
-from tiered.hot.segment_files import read_offset_index, read_time_index, segment_path, unlink_segment, write_indexes
+from tiered.hot.segment_files import (
+    read_offset_index,
+    read_time_index,
+    read_transaction_index,
+    segment_path,
+    unlink_segment,
+    write_indexes,
+    write_transaction_index,
+)
 from tiered.rules.replication.leader_epochs import LeaderEpochs
 
 DROPPED_SUFFIX = ".deleted"
@@ -76,6 +87,8 @@ class Recoverer:
         if point is not None:
             self._marks = {mark.base_offset: mark for mark in point.segments}
             self._flushed_offset = point.offset
+        self._aborted_from: int | None = None
+        """From here on the entries of transaction indexes have to be found in the batches."""
         self._epochs = LeaderEpochs()
         self._epochs_on_disk: LeaderEpochs | None = None
         self._read_leader_epochs()
@@ -105,7 +118,7 @@ class Recoverer:
             snapshot_offsets.remove(offset)
         self._finish_closed(segments[:-1])
         self._report.began_anew = first_local == end_offset > 0 and end_offset not in snapshot_offsets
-        producers = producers_at(self._fs, self._directory, segments, snapshot_offsets, end_offset, self._report.notes)
+        producers = self._producers_and_aborted(segments, snapshot_offsets, end_offset)
         self._report.producers = tuple(producers.values())
         if self._report.clean:
             for name in [name for name in self._sizes if name.endswith(DROPPED_SUFFIX)]:
@@ -166,6 +179,7 @@ class Recoverer:
         index_bytes = (self._size(base_offset, OFFSET_INDEX_SUFFIX), self._size(base_offset, TIME_INDEX_SUFFIX))
         if mark is None:
             self._reset_indexes(segment)
+            self._forget_aborted(segment)
             if size_bytes == 0:
                 return segment, None
             return segment, self._scan(segment, size_bytes, verify_from=0)
@@ -173,12 +187,17 @@ class Recoverer:
         indexes_fit = index_bytes == (mark.offset_index_bytes, mark.time_index_bytes)
         if size_bytes == mark.size_bytes and (indexes_fit or size_bytes == 0):
             _take_over(segment, mark)
+            self._load_aborted(segment, mark)
             segment.index_bytes = index_bytes
             segment.synced = segment.closed = True
             return segment, None
         if size_bytes < mark.size_bytes or not self._load_indexes(segment, mark):
             self._reset_indexes(segment)
+            self._forget_aborted(segment)
             self._report.rebuilt_indexes.append(base_offset)
+        else:
+            self._load_aborted(segment, mark)
+            self._find_aborted_from(mark.end_offset)
         return segment, self._scan(segment, size_bytes, verify_from=mark.size_bytes)
 
     def _scan(self, segment: LogSegment, size_bytes: int, *, verify_from: int) -> str | None:
@@ -224,6 +243,40 @@ class Recoverer:
         _take_over(segment, mark)
         segment.bytes_since_index_entry = mark.size_bytes - offset_index.last_position
         return True
+
+    def _load_aborted(self, segment: LogSegment, mark: SegmentMark) -> None:
+        """Takes over the transaction index of the flushed part of the segment, unless it has to be made anew."""
+        try:
+            segment.aborted = read_transaction_index(self._fs, segment, mark)
+        except CorruptFile as error:
+            self._report.notes.append(str(error))
+            self._report.rebuilt_indexes.append(segment.base_offset)
+            self._forget_aborted(segment)
+
+    def _forget_aborted(self, segment: LogSegment) -> None:
+        self._unlink(f"{segment.base_offset:020}{TRANSACTION_INDEX_SUFFIX}")
+        self._find_aborted_from(segment.base_offset)
+
+    def _find_aborted_from(self, offset: int) -> None:
+        self._aborted_from = offset if self._aborted_from is None else min(offset, self._aborted_from)
+
+    def _producers_and_aborted(
+        self, segments: list[LogSegment], snapshot_offsets: list[int], end_offset: int
+    ) -> dict[int, ProducerEntry]:
+        """The producers at the log's end. Also gives the segments what is missing of their transaction indexes, and
+        those that are not going to be flushed again the file."""
+        aborted_from, notes = self._aborted_from, self._report.notes
+        if aborted_from is not None:
+            for segment in segments:
+                segment.aborted.truncate(aborted_from)
+        producers = producers_at(
+            self._fs, self._directory, segments, snapshot_offsets, end_offset, notes, aborted_from=aborted_from
+        )
+        if aborted_from is not None:
+            for segment in segments:
+                if segment.synced and segment.end_offset > aborted_from:
+                    write_transaction_index(self._fs, segment, segment.end_offset)
+        return producers
 
     def _reset_indexes(self, segment: LogSegment) -> None:
         segment.offset_index, segment.time_index = OffsetIndex(), TimeIndex()
@@ -326,7 +379,7 @@ class Recoverer:
 
     def _remove_orphans(self, bases: set[int]) -> None:
         """Indexes without a segment: the rest of an unfinished removal."""
-        for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+        for suffix in INDEX_SUFFIXES:
             for base_offset in _numbers(self._sizes, suffix):
                 if base_offset not in bases:
                     self._unlink(f"{base_offset:020}{suffix}")

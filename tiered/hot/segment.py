@@ -14,6 +14,8 @@ from tiered.errors import CorruptBatch
 from tiered.formats.offset_index import OffsetIndex
 from tiered.formats.record_batch import BatchHeader
 from tiered.formats.time_index import TimeIndex
+from tiered.formats.transaction_index import ENTRY_BYTES as TRANSACTION_ENTRY_BYTES
+from tiered.formats.transaction_index import TransactionIndex
 from tiered.hot.batch_walk import walk
 from tiered.hot.file_system import FileSystem, OpenFile
 from tiered.hot.marks import SegmentMark
@@ -22,7 +24,8 @@ from tiered.rules.partition.rolling import should_roll
 LOG_SUFFIX = ".log"
 OFFSET_INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
-INDEX_SUFFIXES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+TRANSACTION_INDEX_SUFFIX = ".txnindex"
+INDEX_SUFFIXES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 OFFSET_ENTRY_BYTES = 8
 TIME_ENTRY_BYTES = 12
 NO_TIMESTAMP = -1
@@ -75,6 +78,7 @@ class LogSegment:
 
     __slots__ = (
         "_info",
+        "aborted",
         "base_offset",
         "bytes_since_index_entry",
         "closed",
@@ -93,7 +97,7 @@ class LogSegment:
 
     def __init__(self, path: str, base_offset: int, *, created_ms: int) -> None:
         self.path = path
-        """Without the suffix of its three files."""
+        """Without the suffix of its files."""
         self.base_offset = base_offset
         self._info: SegmentInfo | None = None
         self.extent = (base_offset, 0, NO_TIMESTAMP, -1)
@@ -111,6 +115,8 @@ class LogSegment:
         """Both only while the segment is active."""
         self.index_bytes = (0, 0)
         """Sizes of the two index files of a closed segment."""
+        self.aborted = TransactionIndex()
+        """In memory for as long as the segment is here: an entry of a later segment may be of records in this one."""
         self.bytes_since_index_entry = 0
         self.tail = BatchTail()
         self.seam = (base_offset, 0)
@@ -162,6 +168,7 @@ class LogSegment:
             first_append_ms=self.first_append_ms,
             offset_index_bytes=self.index_bytes[0],
             time_index_bytes=self.index_bytes[1],
+            transaction_index_bytes=TRANSACTION_ENTRY_BYTES * len(self.aborted),
         )
 
     def note_batch(
@@ -263,12 +270,10 @@ def note_batches(
     segment: LogSegment,
     headers: Sequence[tuple[int, BatchHeader]],
     base_offset: int,
-    log_append_time_ms: int | None,
     index_interval_bytes: int,
 ) -> None:
     """Takes over batches just written at the segment's end, renumbered from `base_offset` on."""
     for _, header in headers:
         last_offset = base_offset + header.last_offset_delta
-        timestamp_ms = header.max_timestamp_ms if log_append_time_ms is None else log_append_time_ms
-        segment.note_batch(base_offset, last_offset, header.size_bytes, timestamp_ms, index_interval_bytes)
+        segment.note_batch(base_offset, last_offset, header.size_bytes, header.max_timestamp_ms, index_interval_bytes)
         base_offset = last_offset + 1

@@ -1,4 +1,4 @@
-"""The three files of a segment: their names, its indexes on disk, and which closed segments are open.
+"""The files of a segment: their names, its indexes on disk, and which closed segments are open.
 
 Owns the process's bound on open closed segments and on the memory of their indexes. An index can always be
 rebuilt from the batches; must never answer from one that does not fit its segment.
@@ -6,16 +6,26 @@ rebuilt from the batches; must never answer from one that does not fit its segme
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from tiered.errors import CorruptFile
 from tiered.formats.offset_index import OffsetIndex
+from tiered.formats.segment_object import AbortedIndexEntry
 from tiered.formats.time_index import TimeIndex
+from tiered.formats.transaction_index import ENTRY_BYTES, TransactionIndex
 from tiered.hot.batch_walk import FAR_BLOCK_BYTES, walk
 from tiered.hot.file_system import FileSystem, OpenFile, read_whole, replace_file
-from tiered.hot.segment import INDEX_SUFFIXES, LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, LogSegment
+from tiered.hot.marks import SegmentMark
+from tiered.hot.segment import (
+    INDEX_SUFFIXES,
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    LogSegment,
+)
 
 MAX_INDEX_FILE_BYTES = 1 << 30
 
@@ -46,6 +56,32 @@ def write_indexes_below(fs: FileSystem, segment: LogSegment, end_offset: int) ->
     part.offset_index.truncate(end_offset)
     part.time_index.truncate(end_offset)
     return write_indexes(fs, part)
+
+
+def write_transaction_index(fs: FileSystem, segment: LogSegment, end_offset: int) -> int:
+    """Returns when the entries below `end_offset` are in the segment's file for good; its size. Most segments have no
+    entry, and then no file. Raises OSError.
+
+    Durable, unlike the other indexes: a reader who missed an entry would be given what was aborted.
+    """
+    data = segment.aborted.to_bytes(end_offset)
+    if data:
+        replace_file(fs, segment.path + TRANSACTION_INDEX_SUFFIX, data, durable=True)
+    return len(data)
+
+
+def read_transaction_index(fs: FileSystem, segment: LogSegment, mark: SegmentMark) -> TransactionIndex:
+    """The index of the part of a segment that `mark` tells of. Raises CorruptFile when the file has not all of it."""
+    if not mark.transaction_index_bytes:
+        return TransactionIndex()
+    data = read_whole(fs, segment.path + TRANSACTION_INDEX_SUFFIX, max_bytes=MAX_INDEX_FILE_BYTES) or b""
+    index = TransactionIndex.from_bytes(data)
+    index.truncate(mark.end_offset)
+    if ENTRY_BYTES * len(index) != mark.transaction_index_bytes or len(index.to_bytes(mark.base_offset)):
+        raise CorruptFile(
+            f"{segment.path}{TRANSACTION_INDEX_SUFFIX} is not the segment's; it is rebuilt from the batches"
+        )
+    return index
 
 
 def read_offset_index(fs: FileSystem, segment: LogSegment) -> OffsetIndex:
@@ -99,6 +135,7 @@ class SegmentFile:
         file: OpenFile,
         *,
         leader_epochs: tuple[tuple[int, int], ...],
+        aborted: Sequence[AbortedIndexEntry],
         snapshot_source: Callable[[], bytes],
     ) -> None:
         self.path = segment.path + LOG_SUFFIX
@@ -107,6 +144,8 @@ class SegmentFile:
         self.size_bytes = segment.size_bytes
         self.leader_epochs = leader_epochs
         """`(leader_epoch, start_offset)` of those that wrote into the segment."""
+        self.aborted = tuple(aborted)
+        """The aborted transactions that have records in the segment, also where the marker is in a later one."""
         self._snapshot_source = snapshot_source
         self._snapshot: bytes | None = None
 

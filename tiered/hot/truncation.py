@@ -6,6 +6,7 @@ orders it against everything else; must never be used while it is appended to or
 
 from bisect import bisect_right
 from collections.abc import Iterable
+from contextlib import suppress
 from itertools import takewhile
 
 from tiered.errors import CorruptFile
@@ -17,7 +18,7 @@ from tiered.hot.file_system import FileSystem, prepare_file, use_prepared
 from tiered.hot.flush import FlushState
 from tiered.hot.lookup import Lookup, Segments
 from tiered.hot.marks import RecoveryPoint
-from tiered.hot.segment import LOG_SUFFIX, NO_TIMESTAMP, BatchTail, LogSegment
+from tiered.hot.segment import LOG_SUFFIX, NO_TIMESTAMP, TRANSACTION_INDEX_SUFFIX, BatchTail, LogSegment
 from tiered.hot.segment_files import OpenSegments, read_offset_index, read_time_index, segment_path, unlink_segment
 from tiered.hot.side_files import SideFiles, unless_full
 from tiered.rules.replication.leader_epochs import LeaderEpochs
@@ -124,6 +125,9 @@ def _cut_segment(fs: FileSystem, segment: LogSegment, position: int, index_inter
             greatest = (segment.time_index.last_timestamp_ms, segment.time_index.last_offset)
             segment.extent = (header.base_offset, start, *greatest)
         segment.note(header, index_interval_bytes)
+    segment.aborted.truncate(segment.end_offset)
+    with suppress(FileNotFoundError):
+        fs.unlink(segment.path + TRANSACTION_INDEX_SUFFIX)
     if position == 0:
         segment.first_append_ms = None
 

@@ -16,6 +16,7 @@ from tiered.formats.producer_snapshot import decode_producers
 from tiered.formats.record_batch import Compression
 from tiered.formats.segment_object import read_tail
 from tiered.formats.time_index import TimeIndex
+from tiered.formats.transaction_index import TransactionIndex
 
 
 def content(name: str) -> bytes:
@@ -41,6 +42,8 @@ def test_golden_indexes_are_read() -> None:
     times = TimeIndex.from_bytes(golden.BASE_OFFSET, content("time_index.bin"))
     assert offsets.to_bytes(golden.BASE_OFFSET) == golden.offset_index().to_bytes(golden.BASE_OFFSET)
     assert times.to_bytes(golden.BASE_OFFSET) == golden.time_index().to_bytes(golden.BASE_OFFSET)
+    aborted = TransactionIndex.from_bytes(content("transaction_index.bin"))
+    assert aborted.to_bytes(2**62) == golden.transaction_index().to_bytes(2**62)
     assert offsets.lookup(golden.BASE_OFFSET + 91) == 4100
     assert times.lookup(golden.NOON_MS) == golden.BASE_OFFSET + 90
 

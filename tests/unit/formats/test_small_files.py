@@ -1,6 +1,7 @@
 """Indexes, epoch files and producer snapshots that are not what they should be."""
 
 import struct
+from dataclasses import replace
 
 import pytest
 from fastcrc import crc32
@@ -9,7 +10,9 @@ from tiered.errors import CorruptFile
 from tiered.formats.leader_epoch_file import decode_leader_epochs, encode_leader_epochs
 from tiered.formats.offset_index import OffsetIndex
 from tiered.formats.producer_snapshot import ProducerEntry, decode_producers, encode_producers
+from tiered.formats.segment_object import AbortedIndexEntry
 from tiered.formats.time_index import TimeIndex
+from tiered.formats.transaction_index import TransactionIndex
 
 
 def with_crc(body: bytes) -> bytes:
@@ -27,6 +30,43 @@ def test_a_time_index_is_kafkas_bytes() -> None:
     index = TimeIndex()
     index.append(1_700_000_000_000, 1090)
     assert index.to_bytes(1000).hex() == "0000018bcfe568000000005a"
+
+
+ABORTED = AbortedIndexEntry(producer_id=7, first_offset=3, last_offset=9, last_stable_offset=5)
+
+
+def test_a_transaction_index_is_kafkas_bytes() -> None:
+    index = TransactionIndex()
+    index.append(ABORTED)
+    assert index.to_bytes(10).hex() == "0000" + "".join(f"{number:016x}" for number in (7, 3, 9, 5))
+    assert index.to_bytes(9) == b"", "the marker is at the end"
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [(1, 7, 3, 9, 5), (0, -7, 3, 9, 5), (0, 7, 9, 9, 5), (0, 7, 3, 9, 11), (0, 7, 3, 9, -1), (0, 0, 0, 0, 0)],
+    ids=["version", "producer", "nothing in it", "stable beyond the marker", "stable below", "zeros"],
+)
+def test_an_entry_of_a_transaction_index_that_cannot_be_is_found(entry: tuple[int, ...]) -> None:
+    with pytest.raises(CorruptFile, match="rebuilt from the batches"):
+        TransactionIndex.from_bytes(struct.pack(">hqqqq", *entry))
+
+
+def test_a_transaction_index_of_half_an_entry_or_out_of_order_is_refused() -> None:
+    data = struct.pack(">hqqqq", 0, 7, 3, 9, 5)
+    for damaged in (data[:-1], data + data):
+        with pytest.raises(CorruptFile):
+            TransactionIndex.from_bytes(damaged)
+
+
+def test_a_search_ends_once_no_later_entry_can_count() -> None:
+    index = TransactionIndex()
+    for at, stable in ((9, 5), (12, 5), (15, 16), (30, 31)):
+        index.append(replace(ABORTED, first_offset=at - 4, last_offset=at, last_stable_offset=stable))
+    found: list[AbortedIndexEntry] = []
+    assert index.find(10, 14, found), "all that began before 14 had ended by 15"
+    assert [entry.last_offset for entry in found] == [12, 15]
+    assert not index.find(31, 40, [])
 
 
 def test_empty_indexes_answer_with_the_start() -> None:

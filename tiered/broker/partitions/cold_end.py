@@ -8,12 +8,24 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
 from tiered.formats.checkpoint import CommittedSegment
+from tiered.formats.segment_check import ExpectedSegment
+from tiered.ids import TopicPartition
 
 
 class ColdEnd:
     """Of one partition, which is one of these."""
 
-    def __init__(self, *, log_start_offset: int, cold_end_offset: int, committed: Sequence[CommittedSegment]) -> None:
+    def __init__(
+        self,
+        *,
+        topic: str,
+        topic_partition: TopicPartition,
+        log_start_offset: int,
+        cold_end_offset: int,
+        committed: Sequence[CommittedSegment],
+    ) -> None:
+        self.topic = topic
+        self.topic_partition = topic_partition
         self.log_start_offset = log_start_offset
         self.cold_end_offset = cold_end_offset
         self._committed = list(committed)
@@ -65,6 +77,11 @@ class ColdEnd:
         self.cold_end_offset = max(self.cold_end_offset, self.log_start_offset)
         self._committed = [each for each in self._committed if each.end_offset > self.log_start_offset]
         self.cold_bytes = sum(segment.size_bytes for segment in self._committed)
+
+    def place_of(self, segment: CommittedSegment) -> ExpectedSegment:
+        """The segment as one of this partition's, which its object must say too."""
+        topic_id, number = self.topic_partition.topic_id, self.topic_partition.partition
+        return ExpectedSegment(topic=self.topic, topic_id=topic_id, partition=number, segment=segment)
 
     def committed_segment_at(self, offset: int) -> CommittedSegment | None:
         """The committed segment that holds `offset`."""

@@ -37,7 +37,7 @@ from tiered.formats.checkpoint import CommittedSegment
 from tiered.formats.control_record import TransactionMarker
 from tiered.formats.producer_snapshot import ProducerEntry
 from tiered.formats.record_batch import TRANSACTIONAL_BIT, BatchHeader
-from tiered.formats.segment_check import ExpectedSegment
+from tiered.formats.segment_object import AbortedIndexEntry
 from tiered.hot.log import Log
 from tiered.ids import InSyncReplica, TopicPartition
 from tiered.meta.partitions import PartitionRow
@@ -93,12 +93,12 @@ class Partition(ColdEnd):
         reserve: DiskReserve,
     ) -> None:
         super().__init__(
+            topic=topic,
+            topic_partition=topic_partition,
             log_start_offset=max(log_start_offset, log.log_start_offset),
             cold_end_offset=cold_end_offset,
             committed=committed,
         )
-        self.topic = topic
-        self.topic_partition = topic_partition
         self.name = f"{topic}-{topic_partition.partition}"
         """For people."""
         self.config = config
@@ -136,8 +136,7 @@ class Partition(ColdEnd):
 
     @property
     def last_stable_offset(self) -> int:
-        """As far as a read_committed reader may see: below every transaction that is open, or whose end is not
-        committed. Never goes back (X4)."""
+        """As far as a read_committed reader may see: no transaction below is open, or has an end that may go (X4)."""
         return self._transactions.last_stable_offset(self.high_watermark, self.log_start_offset)
 
     @property
@@ -393,8 +392,9 @@ class Partition(ColdEnd):
     def begin_verification(self, producer_id: int, producer_epoch: int) -> Verification | None:
         """What `append` has to be given once the coordinator has said that the producer's transaction is ongoing; None
         when there is nothing to ask, for its transaction is open here."""
-        entry = self.producers.entries.get(producer_id)
-        return self._transactions.begin_verification(entry, producer_id, producer_epoch)
+        return self._transactions.begin_verification(
+            self.producers.entries.get(producer_id), producer_id, producer_epoch
+        )
 
     def append_marker(
         self, marker: TransactionMarker, producer: ProducerIdAndEpoch, *, raises_epoch: bool, now_ms: int
@@ -441,7 +441,9 @@ class Partition(ColdEnd):
             log_append_time_ms = now_ms
             record_batch.stamp_log_append_time(buffer, position, header.size_bytes, now_ms)
             header = record_batch.read_header(buffer, position, end)
-        self.log.append(buffer, position, end, ((position, header),), base_offset=base_offset, now_ms=now_ms)
+        aborted = () if marker is None else self._transactions.aborted_in(((header, base_offset, marker),))
+        headers = ((position, header),)
+        self.log.append(buffer, position, end, headers, base_offset=base_offset, now_ms=now_ms, aborted=aborted)
         traffic = self.traffic
         traffic.produced_bytes += end - position
         traffic.produced_batches += 1
@@ -477,7 +479,11 @@ class Partition(ColdEnd):
                 self.log.begin_leader_epoch(run.leader_epoch)
             first = run.headers[0][0]
             end = run.headers[-1][0] + run.headers[-1][1].size_bytes
-            self.log.append(run.buffer, first, end, run.headers, base_offset=base_offset, now_ms=now_ms, may_roll=False)
+            aborted = self._transactions.aborted_in(run.placed()) if run.markers else ()
+            self.log.append(
+                run.buffer, first, end, run.headers, base_offset=base_offset, now_ms=now_ms, may_roll=False,
+                aborted=aborted,
+            )  # fmt: skip
             for position, header in run.headers:
                 if header.producer_id >= 0:
                     marker = run.markers.get(position)
@@ -558,10 +564,13 @@ class Partition(ColdEnd):
         end = self.last_stable_offset if committed_only else self.high_watermark
         return self.log.read(offset, max_bytes, end_offset=end, min_one_batch=at_least_one)
 
-    def place_of(self, segment: CommittedSegment) -> ExpectedSegment:
-        """The segment as one of this partition's, which its object must say too."""
-        topic_id, number = self.topic_partition.topic_id, self.topic_partition.partition
-        return ExpectedSegment(topic=self.topic, topic_id=topic_id, partition=number, segment=segment)
+    def aborted_between(self, start_offset: int, end_offset: int) -> list[AbortedIndexEntry]:
+        """The aborted transactions with a part in these offsets, as far as they are on this disk."""
+        return self.log.aborted_between(start_offset, end_offset)
+
+    def aborted_in(self, part: FileSlice, offset: int) -> list[AbortedIndexEntry]:
+        """Those that a reader has to know of `part`, which `read_hot` has found at `offset`. Raises OSError."""
+        return self.log.aborted_in(part, offset, self.last_stable_offset)
 
     # What the admin requests and the loader report
 

@@ -5,13 +5,14 @@ no marker, nor change a byte: a follower's log is the leader's, bit for bit (R4)
 Only of an empty batch, where the leader's compaction has taken many, it takes what is still missing here.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tiered.errors import CorruptBatch
 from tiered.formats.batch_filter import is_hole, trimmed
 from tiered.formats.control_record import TransactionMarker, read_marker
 from tiered.formats.record_batch import BatchHeader, read_header, verify_crc, whole_batches
+from tiered.rules.partition.open_transactions import PlacedBatch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +24,11 @@ class FetchedRun:
     headers: tuple[tuple[int, BatchHeader], ...]
     markers: Mapping[int, TransactionMarker | None] = field(default_factory=dict)
     """What the control batches say, by position; None for one of a kind that ends no transaction."""
+
+    def placed(self) -> Iterator[PlacedBatch]:
+        """Each batch with its offset, and what it says if it is a marker."""
+        for position, header in self.headers:
+            yield header, header.base_offset, self.markers.get(position)
 
     @property
     def end_offset(self) -> int:

@@ -1,5 +1,6 @@
 """What a replica does with transactions: who may write into one, what ends it, and how far readers may see."""
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from tiered.broker.partitions.partition import Partition
 from tiered.broker.partitions.transactions import PartitionTransactions
 from tiered.errors import (
     InvalidTransactionState,
+    LogDirFailed,
     NotEnoughReplicas,
     NotLeader,
     StaleProducerEpoch,
@@ -21,6 +23,8 @@ from tiered.errors import (
 )
 from tiered.formats.control_record import MarkerType, TransactionMarker
 from tiered.formats.producer_snapshot import ProducerEntry
+from tiered.formats.segment_object import AbortedIndexEntry
+from tiered.hot.file_system import RealFileSystem
 
 ABORT, COMMIT = MarkerType.ABORT, MarkerType.COMMIT
 
@@ -238,6 +242,45 @@ def test_after_a_cut_the_transaction_whose_marker_went_is_open_again(tmp_path: P
     second.log.truncate_to(1)
     second.log_truncated(second.log.producers_at_end())
     assert (open_since(second, 7), second.last_stable_offset) == (0, 0)
+
+
+def test_readers_are_told_of_what_was_aborted_on_each_replica_and_the_object_too(tmp_path: Path) -> None:
+    leader, second = replica(tmp_path, 1), replica(tmp_path, 2)
+    for each in (leader, second):
+        tell(each, row(isr=(1, 2), replicas=(1, 2)))
+    write(leader, 7, 0)
+    write(leader, 8, 0)
+    leader.log.roll(NOW_MS)
+    fetch(leader, second)
+    write(leader, 7, 1)
+    end(leader, 8, COMMIT)
+    end(leader, 7, ABORT)
+    for _ in range(2):
+        fetch(leader, second)
+    expected = [AbortedIndexEntry(producer_id=7, first_offset=0, last_offset=4, last_stable_offset=5)]
+    for each in (leader, second):
+        assert each.aborted_between(0, 5) == each.aborted_between(1, 2) == expected
+        assert each.aborted_between(5, 9) == []
+        part = each.read_hot(0, 1 << 20, committed_only=True, at_least_one=True)
+        assert part is not None
+        assert each.aborted_in(part, 0) == expected
+        upload = each.log.segment_for_upload(0)
+        assert upload.aborted == tuple(expected), "its marker is in the next segment"
+        upload.close()
+
+
+def test_a_marker_that_the_disk_refuses_leaves_nothing(alone: Partition, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(alone, 7, 0)
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RealFileSystem, "write", full)
+        with pytest.raises(LogDirFailed):
+            end(alone, 7, ABORT)
+    assert (alone.aborted_between(0, 9), alone.last_stable_offset) == ([], 0)
+    assert end(alone, 7, ABORT) is not None
 
 
 def test_what_an_object_knows_to_be_open_has_ended_since(alone: Partition) -> None:
