@@ -1,5 +1,6 @@
 """Committed offsets in SQL: who may write them, and that nothing ever moves them back, on both databases."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
@@ -263,3 +264,37 @@ def test_groups_are_listed_page_by_page_and_are_empty_once_their_coordinator_is_
     found = database.run_sync(lambda conn: groups.load_some(conn, after="", limit=9))
     assert {row.group_id: row.empty_since_ms for row in found} == {**{row.group_id: NOW_MS for row in rows}, "h": None}
     assert database.run_sync(lambda conn: groups.load_some(conn, after="", limit=9, slots=[1, 3])) == (other,)
+
+
+def test_the_members_of_a_group_are_stored_with_its_row_and_fenced_like_it(database: Database) -> None:
+    by = take(database)
+    stable = replace(group_row(generation=3), members=b"\0all members\xff")
+    write(database, later(by, number=2), changed=(stable, group_row("other", slot=1)))
+    write(database, by, changed=(replace(stable, generation=2, members=b"late"),))
+    assert database.run_sync(lambda conn: groups.load(conn, "billing")) == stable
+    (listed, _) = database.run_sync(lambda conn: groups.load_some(conn, after="", limit=9))
+    assert listed == replace(stable, members=None), "a list of groups does not read their members"
+    old, new = by, take(database, broker_id=2)
+    write(database, later(old, number=99), changed=(replace(stable, members=b"of a zombie"),))
+    assert database.run_sync(lambda conn: groups.load(conn, "billing")) == stable
+    write(database, new, changed=(replace(stable, members=None),))
+    assert database.run_sync(lambda conn: groups.load(conn, "billing")) == replace(stable, members=None)
+
+
+def test_groups_with_stored_members_are_found_by_slot_page_by_page_and_outlive_their_coordinator(
+    database: Database,
+) -> None:
+    by = take(database)
+    kept = [replace(group_row(f"g{number}", slot=number % 2), members=b"some") for number in range(6)]
+    write(database, by, commit(1, group="offsets-only"), changed=(*kept, group_row("rebalancing")))
+
+    def found(after: str, *slots: int, limit: int = 2) -> tuple[str, ...]:
+        return database.run_sync(lambda conn: groups.with_stored_members(conn, after=after, limit=limit, slots=slots))
+
+    assert (found("", 0), found("g2", 0), found("g4", 0)) == (("g0", "g2"), ("g4",), ())
+    assert found("", 0, 1, limit=9) == tuple(row.group_id for row in kept)
+    take(database, broker_id=2)
+    assert found("", 0, 1, limit=9) == tuple(row.group_id for row in kept)
+    rows = database.run_sync(lambda conn: groups.load_some(conn, after="", limit=9))
+    assert {row.group_id for row in rows if row.empty_since_ms is None} == {row.group_id for row in kept}
+    assert database.run_sync(groups.slots_with_members) == {0, 1}

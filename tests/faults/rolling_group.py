@@ -16,6 +16,8 @@ from typing import Any, Self
 
 from tests.faults.group_load import DEADLINE_S, Place
 
+NOTED_S = 0.5
+
 
 class _Log:
     """One consumer's file, read on from where it was read before."""
@@ -161,15 +163,26 @@ class Group:
         return max(float(event[1]) for log in living for event in log.events() if event[0] == "assigned" and event[2])
 
     def wait_again(self, count: int, partitions: int, *, since: float) -> float:
-        """The same, once every living consumer has lost what it had, after `since`, and was given some again."""
+        """Returns when every living consumer has committed at the coordinator that came after `since`, and each
+        partition has one owner: when the last of them did."""
 
-        def renewed(log: _Log) -> bool:
-            kinds = [event[0] for event in log.events() if event[1] >= since and (event[0] == "lost" or event[2:])]
-            return "lost" in kinds and "assigned" in kinds[kinds.index("lost") :]
+        def commits(log: _Log) -> list[float]:
+            # What the one before had acknowledged may be noted a moment later.
+            return [float(event[1]) for event in log.events() if event[0] == "committed" and event[1] > since + NOTED_S]
 
         living = [log for worker in self._workers if worker.gone_at is None for log in worker.logs]
-        wait(lambda: all(renewed(log) for log in living), "everybody has heard of the new coordinator")
-        return self.wait_members(count, partitions)
+        wait(lambda: all(commits(log) for log in living), "everybody has found the new coordinator")
+        self.wait_members(count, partitions)
+        return max(commits(log)[0] for log in living)
+
+    def changes(self, *, since: float) -> list[list[Any]]:
+        """What consumers lost, gave up or were given after that time."""
+        return [
+            event
+            for events in self.events()
+            for event in events
+            if event[0] in ("lost", "revoked", "assigned") and event[1] > since
+        ]
 
     def wait_processed(self, places: Iterable[Place], *, timeout_s: float = DEADLINE_S) -> Counter[Place]:
         """Returns once every one of these records was processed: how often each record was."""

@@ -131,7 +131,7 @@ def test_churn_with_the_new_protocol_loses_nothing_and_repeats_nothing_at_rest(
         assert took_s <= scale.session_ms / 1000 + 1, numbers
         workers.append(group.start(scale.consumers_each, **CONSUMER))
         group.wait_members(scale.consumers, scale.partitions)
-        # The coordinator dies: everybody joins its successor.
+        # The coordinator dies: everybody goes on with its successor.
         broker.kill()
         started = time.monotonic()
         broker.start()

@@ -22,6 +22,18 @@ from tiered.formats.checkpoint import (
     page_ref,
 )
 from tiered.formats.group_checkpoint import GroupCheckpoint, GroupEntry, StoredOffset, encode_group_checkpoint
+from tiered.formats.group_members import (
+    KeptClassicFacts,
+    KeptClassicGroup,
+    KeptClassicMember,
+    KeptConsumerGroup,
+    KeptConsumerMember,
+    KeptPartitions,
+    KeptPattern,
+    KeptProtocol,
+    encode_classic_group,
+    encode_consumer_group,
+)
 from tiered.formats.leader_epoch_file import encode_leader_epochs
 from tiered.formats.object_key import segment_key
 from tiered.formats.offset_index import OffsetIndex
@@ -263,6 +275,55 @@ def group_checkpoint() -> GroupCheckpoint:
     )
 
 
+def classic_group() -> KeptClassicGroup:
+    protocol = KeptProtocol(name="range", metadata=b"\0\1 orders")
+    plain = KeptClassicMember(
+        member_id="rdkafka-1",
+        client_id="rdkafka",
+        client_host="/127.0.0.1",
+        session_timeout_ms=45_000,
+        rebalance_timeout_ms=300_000,
+        protocols=(protocol,),
+        assignment=b"\xff\0",
+    )
+    both = (KeptProtocol(name="sticky", metadata=b""), protocol)
+    static = replace(plain, member_id="\u00fc-2", instance_id="\u00fc", protocols=both, assignment=b"")
+    return KeptClassicGroup(generation=7, protocol_name="range", leader="\u00fc-2", members=(plain, static))
+
+
+def consumer_group() -> KeptConsumerGroup:
+    plain = KeptConsumerMember(
+        member_id="m1",
+        client_id="rdkafka",
+        client_host="/127.0.0.1",
+        rebalance_timeout_ms=300_000,
+        topics=("orders", "refunds"),
+        epoch=7,
+        previous_epoch=6,
+        assigned=(KeptPartitions(topic_id=TOPIC_ID, partitions=(0, 2)),),
+    )
+    static = replace(
+        plain,
+        member_id="m2",
+        instance_id="i2",
+        rack="r",
+        assignor="range",
+        topics=(),
+        pattern=KeptPattern(text="ord.*", host="127.0.0.1", principal_kind="User", principal_name="alice"),
+        epoch=-2,
+        assigned=(KeptPartitions(topic_id=TOPIC_ID, partitions=(1,)),),
+    )
+    classic = replace(
+        plain,
+        member_id="m3",
+        assigned=(),
+        classic=KeptClassicFacts(session_timeout_ms=6_000, protocols=(KeptProtocol(name="range", metadata=b"\0"),)),
+    )
+    return KeptConsumerGroup(
+        epoch=7, assignor="range", topics_hash=PREVIOUS_ROOT.hex(), members=(plain, static, classic)
+    )
+
+
 def offset_index() -> OffsetIndex:
     index = OffsetIndex()
     for offset, position in ((3, 0), (90, 4100), (2**31 - 1, 2**31 - 1)):
@@ -310,6 +371,9 @@ def written_today() -> dict[str, bytes]:
 
 def compressed_today() -> dict[str, bytes]:
     return {
+        "classic_group.v1.bin": encode_classic_group(classic_group()),
+        "consumer_group.v1.bin": encode_consumer_group(consumer_group()),
+    } | {
         f"record_batch.{codec.name.lower()}.bin": encode_batch(
             records(), base_offset=BASE_OFFSET, leader_epoch=7, compression=codec
         )

@@ -4,6 +4,7 @@ Owns the form, the bound on its size and the check of its hash. Never knows what
 `group_checkpoint` do.
 """
 
+import binascii
 import hashlib
 import json
 import re
@@ -58,6 +59,8 @@ def _as_json(value: Any) -> Any:
             return value
         case UUID():
             return str(value)
+        case bytes():
+            return binascii.b2a_base64(value, newline=False).decode("ascii")
         case tuple():
             return [_as_json(each) for each in value]
         case dict():

@@ -3,6 +3,7 @@
 Owns the checks, all of which raise CorruptObject and name the member. Never interprets a value.
 """
 
+import binascii
 import re
 from collections.abc import Collection
 from typing import Any, Final
@@ -102,6 +103,30 @@ class Fields:
             raise self._wrong(name)
         inner = Fields(value)
         return {key: inner.texts(key, max_chars=max_chars) for key in value}
+
+    def binary(self, name: str) -> bytes:
+        """Bytes in base64."""
+        value = self._members.get(name)
+        if type(value) is not str:
+            raise self._wrong(name)
+        try:
+            return binascii.a2b_base64(value, strict_mode=True)
+        except ValueError:
+            raise self._wrong(name) from None
+
+    def integers(self, name: str) -> tuple[int, ...]:
+        """A list of numbers, none below 0."""
+        value = self._members.get(name)
+        if not isinstance(value, list) or not all(type(each) is int and 0 <= each <= MAX_INT for each in value):
+            raise self._wrong(name)
+        return tuple(value)
+
+    def object(self, name: str) -> "Fields":
+        """One object."""
+        value = self._members.get(name)
+        if not isinstance(value, dict):
+            raise self._wrong(name)
+        return Fields(value)
 
     def objects(self, name: str) -> list["Fields"]:
         """A list of objects."""

@@ -64,7 +64,7 @@ _Decide = Callable[[Mapping[int, SlotRow], Mapping[int, int]], Mapping[int, int]
 
 
 def take_unheld(conn: Connection, *, broker_id: int, broker_epoch: int, slot_count: int, now_ms: int) -> Moved:
-    """This registration gets all slots that nobody in service holds. Their groups have no members any more.
+    """This registration gets all slots that nobody in service holds. Of their groups' members, only stored ones stay.
 
     None, when it is not in service itself. Raises `InvalidConfig` when other brokers spread groups over another
     number of slots: two of them would coordinate the same group.
@@ -178,7 +178,7 @@ def _move(conn: Connection, decide: _Decide, *, now_ms: int, may_wait: bool = Tr
         missing = [{"slot": slot, **holder} for slot in given if slot not in slots]
         if missing:
             conn.execute(insert(coordinator_slot), missing)
-    # Their members are in nobody's memory any more: those who live join again.
+    # Members that are not stored are in nobody's memory any more: those who live join again.
     groups.mark_empty(conn, slots=changes, now_ms=now_ms)
     moved = tuple(row for slot, row in load_all(conn).items() if slot in changes)
     return Moved(change_number=number, rows=moved, has_waiting=bool(wanted.keys() & slots.keys() - locked))

@@ -1,8 +1,9 @@
-"""Consumer groups as SQL knows them: their kind, their generation, and since when nobody is in them.
+"""Consumer groups as SQL knows them: their kind, their generation, their members, and since when there are none.
 
-Owns `consumer_group`. Members are not here: they live in their coordinator's memory. Every write carries the
-slot's epoch and a commit number, and counts only above those of the row, so that one which hung cannot take a
-newer one back. Must never check who may write: whoever calls `group_offsets.write` has locked the slot.
+Owns `consumer_group`. Members are here while their group is stable, for the next coordinator, and live in the memory of
+the present one. Every write carries the slot's epoch and a commit number, and counts only above those of the row, so
+that one which hung cannot take a newer one back. Must never check who may write: whoever calls `group_offsets.write`
+has locked the slot. Must never look into `members`.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -24,7 +25,8 @@ NAMES_PER_STATEMENT = 500
 class GroupRow:
     """A group's row. A group that never had members has the protocol type `""`.
 
-    `empty_since_ms` is None while it has members, as far as SQL has heard.
+    `empty_since_ms` is None while it has members, as far as SQL has heard. `members` are those of a stable group
+    (`formats.group_members`), None for any other.
     """
 
     group_id: str
@@ -33,22 +35,33 @@ class GroupRow:
     protocol_type: str
     generation: int
     empty_since_ms: int | None
+    members: bytes | None = None
 
 
 def load(conn: Connection, group_id: str) -> GroupRow | None:
     """One group, or None."""
-    found = _groups(conn, _columns().where(consumer_group.c.group_id == group_id))
+    found = _groups(conn, _columns().add_columns(consumer_group.c.members).where(consumer_group.c.group_id == group_id))
     return found[0] if found else None
 
 
 def load_some(
     conn: Connection, *, after: str, limit: int, slots: Collection[int] | None = None
 ) -> tuple[GroupRow, ...]:
-    """Up to `limit` groups whose ids come after `after`, by id; of all slots, or only of these."""
+    """Up to `limit` groups whose ids come after `after`, by id, without their members; of all slots, or of these."""
     statement = _columns().where(consumer_group.c.group_id > after).order_by(consumer_group.c.group_id).limit(limit)
     if slots is not None:
         statement = statement.where(consumer_group.c.slot.in_(sorted(slots)))
     return _groups(conn, statement)
+
+
+def with_stored_members(conn: Connection, *, after: str, limit: int, slots: Collection[int]) -> tuple[str, ...]:
+    """Up to `limit` ids of groups of these slots that have members stored, by id, those that come after `after`."""
+    statement = (
+        select(consumer_group.c.group_id)
+        .where(consumer_group.c.slot.in_(sorted(slots)), consumer_group.c.members.is_not(None))
+        .where(consumer_group.c.group_id > after)
+    )
+    return tuple(conn.execute(statement.order_by(consumer_group.c.group_id).limit(limit)).scalars())
 
 
 def generations(conn: Connection, group_ids: Iterable[str]) -> Mapping[str, int]:
@@ -96,8 +109,12 @@ def put(
 
 
 def mark_empty(conn: Connection, *, slots: Iterable[int], now_ms: int) -> None:
-    """No group of these slots has members any more: their coordinator is a new one and knows none."""
-    had_members = (consumer_group.c.slot.in_(sorted(slots)), consumer_group.c.empty_since_ms.is_(None))
+    """The groups of these slots whose members are not stored have none any more: their coordinator is a new one."""
+    had_members = (
+        consumer_group.c.slot.in_(sorted(slots)),
+        consumer_group.c.empty_since_ms.is_(None),
+        consumer_group.c.members.is_(None),
+    )
     conn.execute(update(consumer_group).where(*had_members).values(empty_since_ms=now_ms))
 
 
@@ -140,7 +157,7 @@ def remove_without_offsets(conn: Connection, group_ids: Sequence[str], *, empty_
 
 
 def _columns() -> Select[Any]:
-    return select(*(consumer_group.c[name] for name in GroupRow.__slots__))
+    return select(*(consumer_group.c[name] for name in GroupRow.__slots__ if name != "members"))
 
 
 def _groups(conn: Connection, statement: Select[Any]) -> tuple[GroupRow, ...]:

@@ -22,6 +22,7 @@ from sqlalchemy import (
     ForeignKeyConstraint,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     String,
     Table,
@@ -292,8 +293,11 @@ consumer_group = Table(
     Column("empty_since_ms", BigInteger),
     Column("slot_epoch", BigInteger, nullable=False),
     Column("commit_number", BigInteger, nullable=False),
+    # Of a stable group (formats/group_members): the next coordinator goes on with them. Others are in its memory alone.
+    Column("members", LargeBinary),
     CheckConstraint("kind IN ('classic', 'consumer')", name="kind"),
     Index("ix_consumer_group_empty", "empty_since_ms", info={WHERE: "empty_since_ms IS NOT NULL"}),
+    Index("ix_consumer_group_members", "slot", info={WHERE: "members IS NOT NULL"}),
 )
 
 group_offset = Table(

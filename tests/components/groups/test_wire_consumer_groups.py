@@ -194,7 +194,7 @@ def test_an_unknown_member_is_told_so(broker: BrokerProcess) -> None:
         assert member.ask(member_epoch=-1).error_code == UNKNOWN_MEMBER
 
 
-def test_epochs_go_on_after_a_restart_and_members_join_again(make_broker: Callable[..., BrokerProcess]) -> None:
+def test_a_stable_group_goes_on_after_a_restart_in_its_epoch(make_broker: Callable[..., BrokerProcess]) -> None:
     process = make_broker(settings=SETTINGS).start()
     create_topic(process, "six", 6)
     with NewMember(process, "g", topics=["six"]) as member:
@@ -205,10 +205,13 @@ def test_epochs_go_on_after_a_restart_and_members_join_again(make_broker: Callab
         assert epoch >= 2
     process.stop()
     process.start()
-    with NewMember(process, "g", topics=["six"]) as member:
-        assert member.ask(member_epoch=epoch).error_code == UNKNOWN_MEMBER
-        assert member.join().member_epoch > epoch
-        assert member.fetch_offset("six") == (0, 3)
+    with NewMember(process, "g", topics=["six"]) as again:
+        again.member_id, again.epoch = member.member_id, epoch
+        assert again.beat().member_epoch == epoch
+        assert again.partitions == set(range(6)), "it is told once what it has"
+        assert again.fetch_offset("six") == (0, 3)
+        assert again.commit("six", 4) == 0
+        assert again.ask(member_id="stranger").error_code == UNKNOWN_MEMBER
 
 
 # Time-outs

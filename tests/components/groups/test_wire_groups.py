@@ -220,7 +220,7 @@ def test_the_empty_group_id_and_one_that_sql_cannot_keep_are_invalid(broker: Bro
     assert delete(broker, "") == [INVALID_GROUP]
 
 
-def test_generations_go_on_after_a_restart_and_members_join_anew(make_broker: Callable[..., BrokerProcess]) -> None:
+def test_a_stable_group_goes_on_after_a_restart_and_generations_do(make_broker: Callable[..., BrokerProcess]) -> None:
     restarted = make_broker(settings=SETTINGS).start()
     with Member(restarted, "restarted") as member:
         rebalance(member)
@@ -234,13 +234,22 @@ def test_generations_go_on_after_a_restart_and_members_join_anew(make_broker: Ca
         assert commit(member.connection, "restarted", {topic: {0: 7}}, **position) == {(topic, 0): 0}  # type: ignore[arg-type]
         assert restarted.stop() == 0
     restarted.start()
-    assert groups(restarted)["restarted"].group_state == "Empty"
-    with Member(restarted, "restarted") as again:
+    with Member(restarted, "restarted", protocols=member.protocols) as again:
         again.member_id, again.generation = member.member_id, member.generation
-        assert again.heartbeat() == UNKNOWN_MEMBER
-        assert again.ask_join().error_code == UNKNOWN_MEMBER
-        again.member_id = ""
-        assert again.join().generation_id == 3
+        assert again.heartbeat() == 0
+        assert groups(restarted)["restarted"].group_state == "Stable"
+        assert again.sync().assignment == member.member_id.encode()
+        assert again.heartbeat(member_id="stranger") == UNKNOWN_MEMBER
+        assert commit(again.connection, "restarted", {topic: {0: 8}}, **position) == {(topic, 0): 0}  # type: ignore[arg-type]
+        assert again.join().generation_id == 3, "a leader that joins again wants a rebalance"
+        restarted.kill()
+    restarted.start()
+    with Member(restarted, "restarted") as third:
+        third.member_id, third.generation = member.member_id, 3
+        assert third.heartbeat() == UNKNOWN_MEMBER, "the rebalance was not complete"
+        assert groups(restarted)["restarted"].group_state == "Empty"
+        third.member_id = ""
+        assert third.join().generation_id == 4
 
 
 # Bounds

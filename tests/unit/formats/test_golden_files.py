@@ -10,6 +10,7 @@ from tiered.formats.checkpoint import (
     decode_partition_checkpoint,
 )
 from tiered.formats.group_checkpoint import decode_group_checkpoint
+from tiered.formats.group_members import decode_classic_group, decode_consumer_group
 from tiered.formats.leader_epoch_file import decode_leader_epochs
 from tiered.formats.offset_index import OffsetIndex
 from tiered.formats.producer_snapshot import decode_producers
@@ -88,3 +89,8 @@ def test_golden_checkpoints_are_read() -> None:
     with_pins = decode_cluster_checkpoint(content("cluster_checkpoint.v1.pins.json"))
     assert with_pins == golden.cluster_checkpoint_with_pins()
     assert decode_group_checkpoint(content("group_checkpoint.v1.json")) == golden.group_checkpoint()
+
+
+def test_golden_members_of_groups_are_read() -> None:
+    assert decode_classic_group(content("classic_group.v1.bin")) == golden.classic_group()
+    assert decode_consumer_group(content("consumer_group.v1.bin")) == golden.consumer_group()

@@ -7,7 +7,7 @@ answer. Must never change a group's members: `classic_group` does.
 import asyncio
 from collections.abc import Sequence
 
-from tiered.broker.groups import consumer_classic
+from tiered.broker.groups import consumer_classic, stored_members
 from tiered.broker.groups.classic_group import ClassicGroup
 from tiered.broker.groups.consumer_group import ConsumerGroup
 from tiered.broker.groups.surroundings import Surroundings
@@ -19,6 +19,7 @@ from tiered.broker.groups.values import (
     SyncResult,
 )
 from tiered.errors import InconsistentProtocol, InvalidRequest, InvalidSessionTimeout, TieredError, UnknownMember
+from tiered.formats.group_members import KeptClassicGroup
 from tiered.meta.groups import GroupRow
 from tiered.rules.groups.consumer_heartbeat import MAX_NAME_CHARS
 
@@ -32,11 +33,17 @@ class ClassicGroups:
     def __init__(self, coordinator: Surroundings) -> None:
         self._coordinator = coordinator
 
-    def restored(self, stored: GroupRow) -> ClassicGroup:
-        """An empty group that continues above the stored generation."""
-        return ClassicGroup(
+    def restored(self, stored: GroupRow, kept: KeptClassicGroup | None) -> ClassicGroup:
+        """A stable group of the stored generation, or (without `kept`) an empty one that continues above it."""
+        group = ClassicGroup(
             self._coordinator, stored.group_id, generation=stored.generation, protocol_type=stored.protocol_type
         )
+        if kept is not None:
+            members = [(stored_members.join_request(stored, each), each.assignment) for each in kept.members]
+            group.restore(members, leader=kept.leader, protocol_name=kept.protocol_name)
+        elif stored.members is not None:
+            group.note()
+        return group
 
     async def join(self, request: JoinRequest) -> JoinResult:
         """Returns when the rebalance is complete. Cancelled, it leaves the member behind until its session ends.
@@ -79,7 +86,7 @@ class ClassicGroups:
 
     async def sync(self, request: SyncRequest) -> SyncResult:
         """Returns when the leader has assigned. Raises what `ClassicGroup.sync` raises, and InvalidGroup."""
-        group = self._existing(request.group_id)
+        group = await self._existing(request.group_id)
         if isinstance(group, ConsumerGroup):
             return consumer_classic.sync(self._coordinator, group, request)
         answer = group.sync(request)
@@ -87,7 +94,7 @@ class ClassicGroups:
 
     async def heartbeat(self, group_id: str, *, member_id: str, instance_id: str | None, generation: int) -> None:
         """Raises what `ClassicGroup.heartbeat` raises, and InvalidGroup."""
-        group = self._existing(group_id)
+        group = await self._existing(group_id)
         if isinstance(group, ConsumerGroup):
             consumer_classic.heartbeat(group, member_id, instance_id, generation)
         else:
@@ -98,14 +105,14 @@ class ClassicGroups:
         if len(members) > MAX_LEAVING:
             raise InvalidRequest(f"{len(members)} members leave with one request; {MAX_LEAVING} at most do")
         try:
-            group = self._existing(group_id)
+            group = await self._existing(group_id)
         except UnknownMember as error:
             return [error.without_frames()] * len(members)
         if isinstance(group, ClassicGroup):
             return group.leave(members)
         answers: list[TieredError | None] = []
         for member in members:
-            group = self._existing(group_id)
+            group = await self._existing(group_id)
             if isinstance(group, ClassicGroup):
                 # It has turned classic with the one that left before.
                 answers += group.leave([member])
@@ -117,10 +124,13 @@ class ClassicGroups:
                 answers.append(error.without_frames())
         return answers
 
-    def _existing(self, group_id: str) -> ClassicGroup | ConsumerGroup:
-        """The group in memory. A group that is not there has no members, so SQL need not be asked."""
+    async def _existing(self, group_id: str) -> ClassicGroup | ConsumerGroup:
+        """The group in memory. Once those of its slot are loaded, one that is not there has no members, so SQL need not
+        be asked."""
         self._coordinator.check_ours(group_id)
         group = self._coordinator.find(group_id)
+        if group is None and self._coordinator.is_loading(group_id):
+            group = await self._coordinator.load(group_id)
         if group is None:
             raise _unknown_group(group_id)
         assert isinstance(group, ClassicGroup | ConsumerGroup), "there are two kinds of groups"

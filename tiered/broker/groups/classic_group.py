@@ -5,7 +5,8 @@ Owns the checks of each request, and which answer comes at once. Its state and i
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -33,15 +34,22 @@ from tiered.errors import (
     NotCoordinator,
     RebalanceInProgress,
     TieredError,
+    UnknownMember,
 )
 from tiered.rules.groups import group_state
 from tiered.rules.groups.group_state import GroupEvent, GroupState, JoinAction, ReturnAction, SyncAction
+
+log = logging.getLogger(__name__)
 
 FIRST_GENERATION = 0
 
 
 class ClassicGroup:
-    """Implements `group.Group`. Made empty; its generation goes on above the one that SQL remembers."""
+    """Implements `group.Group`. Made empty; its generation goes on above the one that SQL remembers.
+
+    SQL may be a moment behind (it is told after the members): a restored group finds that out when a member knows of a
+    later generation, and then lets all members join anew.
+    """
 
     def __init__(
         self,
@@ -60,6 +68,7 @@ class ClassicGroup:
             coordinator, group_id, generation=max(FIRST_GENERATION, generation), protocol_type=protocol_type
         )
         self._roster = self._rebalance.roster
+        self._restored_generation: int | None = None
 
     # What it is
 
@@ -158,6 +167,17 @@ class ClassicGroup:
         again with their next heartbeats. Raises CoordinatorNotAvailable."""
         self._rebalance.continue_with(members)
 
+    def restore(self, members: Iterable[tuple[JoinRequest, bytes]], *, leader: str, protocol_name: str) -> None:
+        """An empty group goes on with the members, and their assignments, of its coordinator of before. Their sessions
+        begin now."""
+        with self._memory.converting():
+            self._rebalance.restore(members, leader=leader, protocol_name=protocol_name)
+        self._restored_generation = self.generation
+
+    def note(self) -> None:
+        """Lets SQL know how the group is."""
+        self._rebalance.note()
+
     # JoinGroup
 
     def join(self, request: JoinRequest) -> "JoinResult | asyncio.Future[JoinResult]":
@@ -213,6 +233,8 @@ class ClassicGroup:
                 raise self._roster.unknown(member.member_id)
             case JoinAction.REPEAT:
                 self._roster.update(member, request)
+                if self._rebalance.state is GroupState.STABLE:
+                    self._rebalance.note()
                 member.touch()
                 return self._rebalance.join_result(member)
             case JoinAction.REBALANCE:
@@ -232,6 +254,7 @@ class ClassicGroup:
         match group_state.on_static_return(self._rebalance.state, needs_assignment=needs_assignment):
             case ReturnAction.KEEP:
                 member.touch()
+                self._rebalance.note()
                 result = self._rebalance.join_result(member, skip_assignment=request.supports_skipping_assignment)
                 if not request.supports_skipping_assignment and old_leader is not None:
                     # An older client that finds itself the leader would assign, and a stable group ignores that.
@@ -301,6 +324,12 @@ class ClassicGroup:
         return True
 
     def _check_generation(self, generation: int) -> None:
+        if generation > self._rebalance.generation == self._restored_generation:
+            log.info("group %s: a member knows of generation %d, so all join anew", self._group_id, generation)
+            for member in list(self._roster.members.values()):
+                self._rebalance.drop(member, self._roster.unknown(member.member_id))
+            self._rebalance.changed(GroupEvent.MEMBER_REMOVED, "what was stored was not the latest")
+            raise UnknownMember(f"group {self._group_id} has a new coordinator; join again")
         if generation != self._rebalance.generation:
             raise IllegalGeneration(
                 f"group {self._group_id} is at generation {self._rebalance.generation}, not {generation}; join again"

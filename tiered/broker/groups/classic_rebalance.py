@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping
 
+from tiered.broker.groups import stored_members
 from tiered.broker.groups.classic_member import ClassicMember, is_waiting
 from tiered.broker.groups.classic_roster import Roster
 from tiered.broker.groups.surroundings import Surroundings
@@ -68,6 +69,43 @@ class ClassicRebalance:
         self.protocol_name = self.roster.next_protocol()
         self._become(GroupEvent.MEMBER_JOINED)
         self._begin(GroupState.STABLE, "it has turned classic")
+
+    def restore(self, members: Iterable[tuple[JoinRequest, bytes]], *, leader: str, protocol_name: str) -> None:
+        """An empty group goes on where its coordinator of before was: stable, each member with its assignment."""
+        assignments = {}
+        for request, assignment in members:
+            member = self.roster.add(request.member_id, request, self.expired)
+            member.is_new = False
+            member.touch()
+            assignments[member.member_id] = assignment
+        self.roster.assign(assignments)
+        self.roster.leader = leader
+        self.protocol_name = protocol_name
+        self._become(GroupEvent.RESTORED)
+
+    # SQL
+
+    def note(self) -> None:
+        """Lets SQL know of the generation, whether there are members, and of all of them while the group is stable."""
+        roster = self.roster
+        members = None
+        if self.state is GroupState.STABLE:
+            assert roster.leader is not None, "a stable group has members"
+            members = stored_members.of_classic(
+                self._group_id,
+                generation=self.generation,
+                protocol_name=self.protocol_name,
+                leader=roster.leader,
+                members=list(roster.members.values()),
+            )
+        self._coordinator.offsets.note_group(
+            self._group_id,
+            kind=GroupKind.CLASSIC,
+            protocol_type=roster.protocol_type,
+            generation=self.generation,
+            is_empty=not roster.members,
+            members=members,
+        )
 
     # Who comes and goes
 
@@ -174,6 +212,9 @@ class ClassicRebalance:
             if is_waiting(member.sync):
                 member.touch()  # It was silent only because it waited for us.
             member.refuse_sync(RebalanceInProgress("the group is rebalancing; join again"))
+        if before is GroupState.STABLE:
+            # From here on another coordinator could only guess: everybody is about to join anyway.
+            self.note()
         self._sync_wait.clear()
         self._not_synced.clear()
         self._not_joined = {member.member_id for member in self.roster.members.values() if not member.has_joined}
@@ -223,13 +264,7 @@ class ClassicRebalance:
         else:
             self._become(GroupEvent.NONE_JOINED)
             self.protocol_name = ""
-        self._coordinator.offsets.note_generation(
-            self._group_id,
-            kind=GroupKind.CLASSIC,
-            protocol_type=self.roster.protocol_type,
-            generation=self.generation,
-            is_empty=not joined,
-        )
+        self.note()
 
     def _begin_generation(self, joined: list[ClassicMember]) -> None:
         self._become(GroupEvent.ALL_JOINED)
@@ -248,6 +283,7 @@ class ClassicRebalance:
         """The leader's SyncGroup: whoever waits gets its own. Raises CoordinatorNotAvailable, and changes nothing."""
         self.roster.assign(assignments)
         self._become(GroupEvent.ASSIGNED)
+        self.note()
         for member in self.roster.members.values():
             if is_waiting(member.sync):
                 member.touch()

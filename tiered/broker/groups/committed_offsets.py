@@ -195,8 +195,15 @@ class CommittedOffsets:
                 return found
             after = rows[-1].group_id
 
-    def note_generation(
-        self, group_id: str, *, kind: GroupKind, protocol_type: str, generation: int, is_empty: bool
+    def note_group(
+        self,
+        group_id: str,
+        *,
+        kind: GroupKind,
+        protocol_type: str,
+        generation: int,
+        is_empty: bool,
+        members: bytes | None = None,
     ) -> None:
         """Marks the group's row as due; it is written along with the next batch. Waits for nothing."""
         self.commits.changed(
@@ -207,6 +214,7 @@ class CommittedOffsets:
                 protocol_type=protocol_type,
                 generation=generation,
                 empty_since_ms=self._context.clock.now_ms() if is_empty else None,
+                members=members,
             )
         )
 

@@ -4,17 +4,18 @@ Owns the way to a group, the topics that groups may subscribe to and the pattern
 members: `consumer_group` and `consumer_classic` do.
 """
 
-from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
+from contextlib import ExitStack, asynccontextmanager
 
-from tiered.broker.groups import upgrade
+from tiered.broker.groups import stored_members, upgrade
 from tiered.broker.groups.classic_group import ClassicGroup
-from tiered.broker.groups.consumer_group import ConsumerGroup
+from tiered.broker.groups.consumer_group import MARGIN_MS, ConsumerGroup
 from tiered.broker.groups.group import Group
 from tiered.broker.groups.patterns import Patterns
 from tiered.broker.groups.shown_topics import ShownTopics
 from tiered.broker.groups.surroundings import Surroundings
 from tiered.errors import GroupNotFound, UnknownMember
+from tiered.formats.group_members import KeptConsumerGroup
 from tiered.ids import TopicId
 from tiered.meta.groups import GroupRow
 from tiered.rules.groups import consumer_heartbeat
@@ -22,9 +23,6 @@ from tiered.rules.groups.assignors import Partitions
 from tiered.rules.groups.consumer_group import KnownTopics, Matches, TopicFacts
 from tiered.rules.groups.consumer_heartbeat import Heartbeat, HeartbeatAnswer
 from tiered.rules.groups.consumer_member import JOIN, NO_PATTERN, Pattern
-
-MARGIN_MS = 500.0
-"""For a heartbeat on its way, and the client's reaction to the answer."""
 
 
 class ConsumerGroups:
@@ -42,12 +40,27 @@ class ConsumerGroups:
         self._heard_at_ms: dict[int, float] = {}
         """By slot, when somebody was first heard of in it."""
 
-    def restored(self, stored: GroupRow) -> ConsumerGroup:
-        """An empty group that continues above the stored epoch.
+    def restored(self, stored: GroupRow, kept: KeptConsumerGroup | None) -> ConsumerGroup:
+        """A stable group of the stored epoch, or (without `kept`) an empty one that continues above it.
 
         Members of the coordinator before may still use their partitions until they are told, with their next
         heartbeat, that nobody knows them. So long after the first heartbeat that came here nobody is given any.
         """
+        if kept is not None:
+            config = self._coordinator.resource_configs.group(stored.group_id)
+            wait_ms = config.consumer_heartbeat_interval_ms + MARGIN_MS
+            group = ConsumerGroup(self._coordinator, stored.group_id, epoch=stored.generation, wait_ms=wait_ms)
+            members = stored_members.consumer_members(kept)
+            group.restore(members, assignor=kept.assignor, topics_hash=kept.topics_hash)
+            return group
+        group = ConsumerGroup(
+            self._coordinator, stored.group_id, epoch=max(0, stored.generation) + 1, wait_ms=self._wait_ms(stored)
+        )
+        if stored.members is not None:
+            group.note()
+        return group
+
+    def _wait_ms(self, stored: GroupRow) -> float:
         slot, now_ms = self._coordinator.slot(stored.group_id), self._coordinator.context.clock.monotonic_ms()
         config = self._coordinator.resource_configs.group(stored.group_id)
         heard_at_ms = self._heard_at_ms.get(slot)
@@ -57,7 +70,7 @@ class ConsumerGroups:
             heard_at_ms <= self._gained_at_ms.get(slot, heard_at_ms) + config.consumer_session_timeout_ms
         ):
             wait_ms = max(0.0, heard_at_ms + config.consumer_heartbeat_interval_ms + MARGIN_MS - now_ms)
-        return ConsumerGroup(self._coordinator, stored.group_id, epoch=max(0, stored.generation) + 1, wait_ms=wait_ms)
+        return wait_ms
 
     def slots_gained(self, slots: Iterable[int]) -> None:
         """Their groups had another coordinator until now: their members have to hear that nobody knows them."""
@@ -74,16 +87,23 @@ class ConsumerGroups:
         now_ms = self._coordinator.context.clock.monotonic_ms()
         self._heard_at_ms.setdefault(self._coordinator.slot(heartbeat.group_id), now_ms)
         pattern = self.pattern_of(heartbeat)
+        async with self.knowing([pattern] if pattern else []):
+            group = await self._coordinator.load(heartbeat.group_id)
+            # From here on nothing waits: what is decided is done.
+            return self._group_for(heartbeat, group).heartbeat(heartbeat)
+
+    @asynccontextmanager
+    async def knowing(self, patterns: Collection[Pattern]) -> AsyncIterator[None]:
+        """Within it, it is known which topics the patterns mean, whether or not a member subscribes to them yet. Raises
+        InvalidRegularExpression, CoordinatorNotAvailable."""
         with ExitStack() as kept:
-            if pattern:
+            for pattern in patterns:
                 kept.enter_context(self._patterns.kept(pattern.text))
                 kept.enter_context(self._shown.kept(pattern))
                 self._look_at_topics()
                 await self._patterns.learn(pattern.text, self._names)
                 await self._shown.look(pattern, self._patterns.matches(pattern.text, self._names))
-            group = await self._coordinator.load(heartbeat.group_id)
-            # From here on nothing waits: what is decided is done.
-            return self._group_for(heartbeat, group).heartbeat(heartbeat)
+            yield
 
     def _group_for(self, heartbeat: Heartbeat, group: Group | None) -> ConsumerGroup:
         if isinstance(group, ConsumerGroup):

@@ -58,6 +58,7 @@ def join(coordinator: Surroundings, group: ConsumerGroup, request: JoinRequest) 
     # It has to fetch its assignment within its rebalance time-out.
     group.timers.met(after.member_id)
     group.timers.expect(after.member_id, after.epoch, request.rebalance_timeout_ms)
+    group.note()
     return JoinResult(
         generation=after.epoch,
         protocol_type=consumer_protocol.PROTOCOL_TYPE,
@@ -98,6 +99,7 @@ def heartbeat(group: ConsumerGroup, member_id: str, instance_id: str | None, gen
     group.timers.touch(member_id, facts.session_timeout_ms)
     group.look_at_topics()
     group.make_due_target()
+    group.note(has_changed=False)
     if group.state.must_rejoin(group.state.member(member_id)):
         group.timers.expect(member_id, member.epoch, member.rebalance_timeout_ms)
         raise RebalanceInProgress("the member's partitions change; join again")

@@ -8,6 +8,7 @@ Members of the classic protocol are in `consumer_classic`.
 import logging
 from dataclasses import replace
 
+from tiered.broker.groups import stored_members
 from tiered.broker.groups.consumer_timers import MemberTimers
 from tiered.broker.groups.memory import GROUP_BYTES, MEMBER_BYTES, PROTOCOL_BYTES
 from tiered.broker.groups.surroundings import Surroundings
@@ -31,12 +32,18 @@ MISSING_AFTER_HEARTBEATS = 1.5
 PAUSE_PER_TARGET = 10
 """After a target that took long to make, the next one is made this many times as long later."""
 QUICK_TARGET_MS = 5.0
+MARGIN_MS = 500.0
+"""For a heartbeat on its way, and the client's reaction to the answer."""
 # The cost of a name besides its characters, and of a partition in targets, assignments and owners.
 _NAME_BYTES, _PARTITION_BYTES = 60, 150
 
 
 class ConsumerGroup:
-    """Implements `group.Group`. Made empty, above the epoch that SQL remembers."""
+    """Implements `group.Group`. Made empty, above the epoch that SQL remembers, or restored with its members in it.
+
+    SQL may be a moment behind (it is told after the members): a restored group finds that out when a member sends a
+    later epoch, and then lets all members join anew.
+    """
 
     def __init__(self, coordinator: Surroundings, group_id: str, *, epoch: int = 0, wait_ms: float = 0.0) -> None:
         """The first target is made after `wait_ms`. Raises CoordinatorNotAvailable when groups take all the memory
@@ -49,11 +56,15 @@ class ConsumerGroup:
         self._counted_partitions = 0
         """The most that members subscribed to since the group was empty: what targets and owners may hold."""
         self.state = ConsumerGroupState(epoch=max(0, epoch))
-        self._noted = (-1, True)
+        self._noted = (-1, True, False)
+        self._restored_epoch: int | None = None
+        self._restored_until_ms = 0.0
+        self._untold: set[str] = set()
+        """Restored members that have not been told since what they may use."""
         self.timers = MemberTimers(coordinator.context.clock, self._throw_out)
         self._topics_version = (-1, -1)
         self._next_target_ms = coordinator.context.clock.monotonic_ms() + wait_ms
-        self._late_target = Deadline(self._make_target)
+        self._late_target = Deadline(self._make_late_target)
         self._looked_ms, self._was_restless = 0.0, False
         self._is_closed = False
         self._groups.opened(self)
@@ -150,6 +161,7 @@ class ConsumerGroup:
         CoordinatorNotAvailable."""
         if heartbeat.epoch in (LEAVE, LEAVE_FOR_A_WHILE):
             return self._leave(heartbeat)
+        self._check_restored(heartbeat)
         self.look_at_topics()
         before, member = self._admitted(heartbeat)
         self.subscribe(member)
@@ -157,9 +169,15 @@ class ConsumerGroup:
         after = self.state.reconcile(member.member_id, heartbeat.owned, is_certain=is_certain)
         self.timers.touch(after.member_id, self._config.consumer_session_timeout_ms)
         self._watch(after)
+        self.note(has_changed=before is None or _is_other(before, after))
         is_news = (
-            heartbeat.is_full or before is None or heartbeat.epoch != before.epoch or after.assigned != before.assigned
+            heartbeat.is_full
+            or before is None
+            or heartbeat.epoch != before.epoch
+            or after.assigned != before.assigned
+            or after.member_id in self._untold
         )
+        self._untold.discard(after.member_id)
         return HeartbeatAnswer(
             member_id=after.member_id,
             epoch=after.epoch,
@@ -251,6 +269,46 @@ class ConsumerGroup:
             self.timers.touch(member.member_id, member.classic.session_timeout_ms)
         self.note()
 
+    def restore(self, members: list[Member], *, assignor: str, topics_hash: str) -> None:
+        """An empty group goes on with the members of its coordinator of before, in their epochs, with what they have.
+        Their sessions begin now."""
+        clock = self._coordinator.context.clock
+        known_topics, matches = self._groups.topics_of({member.pattern for member in members if member.pattern})
+        self._topics_version = (self._coordinator.topics.version, self._groups.shown_version)
+        self._restored_epoch = self.state.epoch
+        self.state.restore(
+            members, assignor=assignor, topics_hash=topics_hash, known_topics=known_topics, matches=matches
+        )
+        self._counted_partitions = self.state.count_partitions(with_member=members[0])
+        with self._coordinator.memory.converting():
+            self._take(sum(map(_cost_bytes, members)) + self._counted_partitions * _PARTITION_BYTES)
+        session_timeout_ms = self._config.consumer_session_timeout_ms
+        for member in members:
+            self.timers.touch(
+                member.member_id, session_timeout_ms if member.classic is None else member.classic.session_timeout_ms
+            )
+        self._untold = {member.member_id for member in members}
+        # Nobody is thrown out for silence before that: of whom a later epoch comes, this coordinator has not heard.
+        self._restored_until_ms = clock.monotonic_ms() + session_timeout_ms
+        self._noted = (self._restored_epoch, False, True)
+        self.note(has_changed=False)
+
+    def _check_restored(self, heartbeat: Heartbeat) -> None:
+        """Raises UnknownMember when the heartbeat shows that the group went on after it was stored: partitions may have
+        other owners since, so that all members have to give up theirs. Nobody gets any before they all have."""
+        if self._restored_epoch is None:
+            return
+        clock = self._coordinator.context.clock
+        member = self.state.find(heartbeat.member_id)
+        if clock.monotonic_ms() > self._restored_until_ms:
+            self._restored_epoch = None
+        elif heartbeat.epoch > self._restored_epoch and (member is None or heartbeat.epoch > member.epoch):
+            log.info("group %s: a member knows of epoch %d, so all join anew", self._group_id, heartbeat.epoch)
+            self._restored_epoch = None
+            self.remove(*(member.member_id for member in self.state))
+            self._next_target_ms = clock.monotonic_ms() + self._config.consumer_heartbeat_interval_ms + MARGIN_MS
+            raise UnknownMember(f"group {self._group_id} has a new coordinator; join again with epoch 0")
+
     def check_room(self) -> None:
         """Raises GroupFull."""
         most = self._coordinator.context.settings.groups.group_consumer_max_size
@@ -266,12 +324,14 @@ class ConsumerGroup:
         else:
             self.state.leave_for_a_while(member)
             self.timers.met(member.member_id)
+            self.note()
         return HeartbeatAnswer(member_id=member.member_id, epoch=heartbeat.epoch, heartbeat_interval_ms=0)
 
     # What members of both protocols do
 
     def subscribe(self, member: Member) -> None:
-        """Puts a new or changed member, and makes another target if it needs one. Raises CoordinatorNotAvailable."""
+        """Puts a new or changed member, and makes another target if it needs one. The caller has `note` called when it
+        has reconciled it. Raises CoordinatorNotAvailable."""
         before = self.state.find(member.member_id)
         before_bytes = 0 if before is None else _cost_bytes(before)
         if before is None or (before.topics, before.pattern) != (member.topics, member.pattern):
@@ -283,7 +343,6 @@ class ConsumerGroup:
             self._take(_cost_bytes(member) - before_bytes)
         self.state.subscribe(member)
         self.make_due_target()
-        self.note()
 
     def remove(self, *member_ids: str) -> None:
         """They have left or are thrown out. With the last member of the new protocol the group turns classic again."""
@@ -292,6 +351,7 @@ class ConsumerGroup:
             self._take(-_cost_bytes(self.state.member(member_id)))
             self.state.remove(member_id)
             self.timers.forget(member_id)
+            self._untold.discard(member_id)
         if self.state.all_classic:
             self._groups.turn_classic(self, generation=epoch)
             return
@@ -301,18 +361,26 @@ class ConsumerGroup:
         self.make_due_target()
         self.note()
 
-    def note(self) -> None:
-        """Lets SQL know of a new epoch, and whether there are members."""
-        noted = (self.state.epoch, self.is_empty)
-        if noted != self._noted:
-            self._noted = noted
-            self._coordinator.offsets.note_generation(
-                self._group_id,
-                kind=self.kind,
-                protocol_type=PROTOCOL_TYPE,
-                generation=self.state.epoch,
-                is_empty=self.is_empty,
-            )
+    def note(self, *, has_changed: bool = True) -> None:
+        """Lets SQL know of a new epoch, whether there are members, and of all of them while the group is stable.
+
+        On its way to that, another coordinator could only guess who still uses what, so that all members join anew.
+        """
+        if not has_changed and self.state.epoch == self._noted[0]:
+            return
+        is_stable = self.phase is ConsumerGroupPhase.STABLE
+        noted = (self.state.epoch, self.is_empty, is_stable)
+        if noted == self._noted and not is_stable:
+            return
+        self._noted = noted
+        self._coordinator.offsets.note_group(
+            self._group_id,
+            kind=self.kind,
+            protocol_type=PROTOCOL_TYPE,
+            generation=self.state.epoch,
+            is_empty=self.is_empty,
+            members=stored_members.of_consumer(self._group_id, self.state) if is_stable else None,
+        )
 
     def look_at_topics(self) -> None:
         """Takes notice of topics that were created, deleted or given more partitions since the last request."""
@@ -336,6 +404,10 @@ class ConsumerGroup:
             self._make_target()
         elif not self._late_target.is_set:
             self._late_target.set(self._next_target_ms - now_ms)
+
+    def _make_late_target(self) -> None:
+        self._make_target()
+        self.note()
 
     def _make_target(self) -> None:
         clock = self._coordinator.context.clock
@@ -371,6 +443,11 @@ class ConsumerGroup:
         self._late_target.clear()
         self.timers.clear()
         self._coordinator.memory.take(-self._taken_bytes)
+
+
+def _is_other(before: Member, after: Member) -> bool:
+    """Whether the next coordinator would have to know: not for a mere sign of life."""
+    return replace(after, unconfirmed=before.unconfirmed) != before
 
 
 def _cost_bytes(member: Member) -> int:

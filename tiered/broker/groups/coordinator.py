@@ -1,9 +1,9 @@
 """The group coordinator of one broker: every group that it has in memory, and the ways to ask for one.
 
 Owns the registry of groups, their loading and their forgetting, and what happens to them when their slot gets
-another holder. Must never decide anything about members: the groups do. A group is made or loaded by its first
-request; what SQL remembers of it is the generation and the offsets, never its members, so after a restart, and
-with another coordinator, every member joins anew.
+another holder. Must never decide anything about members: the groups do. A group is made by its first request. It is
+loaded by that too, or soon after its slot came: SQL remembers the members of a stable group, which go on with fresh
+sessions. Of any other it has the generation and the offsets alone, and all members join anew.
 """
 
 import asyncio
@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
 from tiered.broker.context import BrokerContext
+from tiered.broker.groups import stored_members
 from tiered.broker.groups.checkpoints import GroupCheckpointWriter
 from tiered.broker.groups.classic import ClassicGroups
 from tiered.broker.groups.classic_group import ClassicGroup
@@ -20,11 +21,13 @@ from tiered.broker.groups.commit_writer import OffsetCommits
 from tiered.broker.groups.committed_offsets import CommittedOffsets
 from tiered.broker.groups.consumer import ConsumerGroups
 from tiered.broker.groups.group import Group
+from tiered.broker.groups.loading import SlotLoading
 from tiered.broker.groups.memory import GroupMemory
 from tiered.broker.groups.offset_expiry import OffsetExpiry
 from tiered.broker.groups.offsets_topic import TICK_INTERVAL_MS, OffsetsTopic
 from tiered.broker.groups.slot_balance import SlotBalance
 from tiered.broker.groups.slots import HeldSlots
+from tiered.broker.groups.stored_members import KeptGroup
 from tiered.broker.groups.values import MAX_GROUP_ID_BYTES, Fence, GroupDescription, GroupKind, GroupSummary
 from tiered.broker.host.resource_configs import ResourceConfigs
 from tiered.broker.partitions.topics import Topics
@@ -39,10 +42,12 @@ from tiered.errors import (
     InvalidGroup,
     NotCoordinator,
 )
+from tiered.formats.group_members import KeptClassicGroup, KeptConsumerGroup
 from tiered.ids import InSyncReplica
 from tiered.meta import coordinator_slots
 from tiered.meta.brokers import BrokerRow
 from tiered.meta.coordinator_slots import SlotRow
+from tiered.meta.groups import GroupRow
 from tiered.rules.groups.coordinator_slot import coordinator_slot
 from tiered.rules.groups.group_state import GroupState
 from tiered.rules.replication.replica_set import NO_LEADER
@@ -87,6 +92,7 @@ class GroupCoordinator:
         self.memory = GroupMemory(lambda: context.settings.groups.tiered_group_memory_bytes)
         self.slots = slots
         self._balance = SlotBalance(context=context, image=image)
+        self._loading_slots = SlotLoading(context=context, slots=slots, load=self.load)
         self.offsets_topic = OffsetsTopic(context=context, topics=topics, slots=slots, memory=self.memory)
         commits = OffsetCommits(
             context=context,
@@ -134,6 +140,7 @@ class GroupCoordinator:
             every(FORGET_INTERVAL_MS, self._forget_idle, name="forgetting groups"),
             every(TICK_INTERVAL_MS, self.offsets_topic.tick, name="reading offsets for readers"),
             self._balance.move_for_ever(),
+            self._loading_slots.load_for_ever(),
         ):
             self._worker.start(tasks, work)
         self._serving = True
@@ -158,12 +165,13 @@ class GroupCoordinator:
         """Takes the holders of slots, as the feed or a transaction of this broker's says. Repeating it changes nothing.
 
         Groups of lost slots are closed: waiting members and commits get NotCoordinator. Groups of slots that came are
-        loaded when they are asked for.
+        loaded when they are asked for, and those with members one after the other.
         """
         lost, gained = self.slots.learn(
             rows, broker_id=self.context.broker_id, broker_epoch=self.context.state.broker_epoch
         )
         if lost:
+            self._loading_slots.slots_lost(lost)
             self.offsets.commits.slots_lost(lost)
             self.offsets_topic.slots_lost(lost)
             for group_id, group in list(self._groups.items()):
@@ -171,6 +179,7 @@ class GroupCoordinator:
                     del self._groups[group_id]
                     group.close()
         if gained:
+            self._loading_slots.slots_gained(gained)
             self.consumer.slots_gained(gained)
             self._checkpoints.slots_gained(gained)
         if lost or gained:
@@ -272,15 +281,26 @@ class GroupCoordinator:
     async def _load(self, group_id: str) -> Group | None:
         tenure = self.slots.tenure(self.slot(group_id))
         stored = await self.offsets.load_group(group_id)
-        self.check_ours(group_id)
-        if self.slots.tenure(self.slot(group_id)) != tenure:
-            raise CoordinatorLoading(f"group {group_id} was coordinated elsewhere for a moment; ask again")
-        # A request that makes a new group does not wait for its turn here.
-        group = self._groups.get(group_id)
-        if group is not None or stored is None:
-            return group
-        of_its_kind = self.consumer if stored.kind == GroupKind.CONSUMER else self.classic
-        return self.adopt(of_its_kind.restored(stored))
+        kept = None if stored is None else stored_members.read(stored)
+        patterns = stored_members.patterns(kept)
+        async with self.consumer.knowing(patterns):
+            self.check_ours(group_id)
+            if self.slots.tenure(self.slot(group_id)) != tenure:
+                raise CoordinatorLoading(f"group {group_id} was coordinated elsewhere for a moment; ask again")
+            # A request that makes a new group does not wait for its turn here.
+            group = self._groups.get(group_id)
+            return group if group is not None or stored is None else self.adopt(self._restored(stored, kept))
+
+    def _restored(self, stored: GroupRow, kept: KeptGroup | None) -> Group:
+        if stored.kind == GroupKind.CONSUMER:
+            assert not isinstance(kept, KeptClassicGroup), "members are read by their group's kind"
+            return self.consumer.restored(stored, kept)
+        assert not isinstance(kept, KeptConsumerGroup), "members are read by their group's kind"
+        return self.classic.restored(stored, kept)
+
+    def is_loading(self, group_id: str) -> bool:
+        """Whether the group may have members though it is not in memory: its slot has come just now."""
+        return self._loading_slots.is_pending(self.slot(group_id))
 
     def adopt(self, group: Group) -> Group:
         """Puts a new group, or the conversion of an old one, in the registry."""

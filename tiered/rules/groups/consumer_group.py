@@ -5,6 +5,7 @@ No partition is ever given to two members: it is free only once the member that 
 or was thrown out. Pure: nothing here reads a clock or waits.
 """
 
+import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -113,6 +114,12 @@ class ConsumerGroupState:
     def all_classic(self) -> bool:
         """Whether members are left, and none of them of the new protocol."""
         return bool(self._members) and all(member.classic is not None for member in self._members.values())
+
+    @property
+    def topics_hash(self) -> str:
+        """Another one for other topics that members subscribe to, and for other numbers of their partitions."""
+        facts = sorted((name, each.topic_id.hex, each.partition_count) for name, each in self._facts().items())
+        return hashlib.sha256(repr(facts).encode()).hexdigest()
 
     def count_partitions(self, *, with_member: Member) -> int:
         """Of all topics that the members and this one, as it is here, subscribe to."""
@@ -283,6 +290,22 @@ class ConsumerGroupState:
             self.put(replace(member, assigned=free))
             self._target[member.member_id] = free
         self.target_epoch = self.epoch
+
+    def restore(
+        self, members: Iterable[Member], *, assignor: str, topics_hash: str, known_topics: KnownTopics, matches: Matches
+    ) -> None:
+        """Goes on where another coordinator was, whose group was stable: what its members have is the target.
+
+        Another target is due where the topics that they subscribe to are others by now (`topics_hash`).
+        """
+        for member in members:
+            self.put(member)
+            self._target[member.member_id] = member.assigned
+        self.assignor = assignor
+        self.target_epoch = self.epoch
+        self._known_topics, self._matches = known_topics, matches
+        if self.topics_hash != topics_hash:
+            self.epoch += 1
 
     def must_rejoin(self, member: Member) -> bool:
         """Whether a classic member has to join again: to give up partitions, or to take some that are free now."""

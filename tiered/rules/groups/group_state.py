@@ -46,6 +46,8 @@ class GroupEvent(StrEnum):
     """The leader's SyncGroup brought the assignments."""
     SYNC_EXPIRED = "sync expired"
     """A member did not ask for its assignment within the rebalance time-out."""
+    RESTORED = "restored"
+    """It was stable with its coordinator of before, and goes on here with the same members and assignments."""
     FORGOTTEN = "forgotten"
     """Deleted, or this broker coordinates it no more."""
 
@@ -55,6 +57,7 @@ _EMPTY, _PREPARING, _COMPLETING, _STABLE, _DEAD = GroupState
 TRANSITIONS: Mapping[tuple[GroupState, GroupEvent], GroupState] = MappingProxyType(
     {
         (_EMPTY, GroupEvent.MEMBER_JOINED): _PREPARING,
+        (_EMPTY, GroupEvent.RESTORED): _STABLE,
         (_EMPTY, GroupEvent.FORGOTTEN): _DEAD,
         (_PREPARING, GroupEvent.MEMBER_JOINED): _PREPARING,
         (_PREPARING, GroupEvent.MEMBER_REMOVED): _PREPARING,
@@ -72,7 +75,7 @@ TRANSITIONS: Mapping[tuple[GroupState, GroupEvent], GroupState] = MappingProxyTy
         (_STABLE, GroupEvent.FORGOTTEN): _DEAD,
     }
 )
-"""All that is legal. Nothing leads out of Dead, and only a rebalance leads to Stable."""
+"""All that is legal. Nothing leads out of Dead, and only a rebalance leads to Stable, here or before."""
 
 
 def next_state(state: GroupState, event: GroupEvent) -> GroupState:

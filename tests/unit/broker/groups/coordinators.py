@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
+from sqlalchemy import Connection
+
 from tests.catalogue import create_topic, register
 from tests.unit.broker.context import surroundings
 from tiered.broker.context import BrokerContext
@@ -21,7 +23,9 @@ from tiered.broker.security.access import Access
 from tiered.broker.view.image import ClusterImage
 from tiered.config import BrokerSettings, TopicConfig
 from tiered.ids import TopicId
+from tiered.meta import topics as stored_topics
 from tiered.meta.engine import Database
+from tiered.meta.topics import TopicRow
 from tiered.wire.consumer_protocol import Subscription, encode_subscription
 
 PARTITIONS = 3
@@ -53,11 +57,11 @@ class Coordinating:
 
 @asynccontextmanager
 async def coordinating(folder: Path, *, sql: type[Database] = Database, **settings: str) -> AsyncIterator[Coordinating]:
-    """Started, and stopped in the end. The topic `orders` is there."""
+    """Started, and stopped in the end. The topic `orders` is there. In a folder of before it is that broker again."""
     async with surroundings(folder, sql, **settings) as made, asyncio.TaskGroup() as tasks:
         context, state = made.context, made.state
         state.broker_epoch = await context.database.run(lambda conn: register(conn, context.broker_id))
-        row = await context.database.run(lambda conn: create_topic(conn, "orders", assignments=[(1,)] * PARTITIONS))
+        row = await context.database.run(_orders)
         topics, image, slots = Topics(), ClusterImage(), HeldSlots()
         topics.put(topic("orders", row.topic_id))
         groups = GroupCoordinator(
@@ -73,6 +77,11 @@ async def coordinating(folder: Path, *, sql: type[Database] = Database, **settin
         yield Coordinating(context=context, topics=topics, image=image, groups=groups)
         groups.begin_stop()
         await groups.stop()
+
+
+def _orders(conn: Connection) -> TopicRow:
+    known = stored_topics.load_all(conn)
+    return known[0] if known else create_topic(conn, "orders", assignments=[(1,)] * PARTITIONS)
 
 
 def topic(name: str, topic_id: UUID) -> Topic:

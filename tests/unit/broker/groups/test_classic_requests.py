@@ -61,7 +61,5 @@ async def test_nobody_is_a_member_of_a_group_that_is_not_there(broker: Coordinat
 
 async def test_a_group_that_comes_back_from_sql_goes_on_above_its_generation(broker: Coordinating) -> None:
     """A member of the coordinator before must not be taken for one of the new generation."""
-    broker.groups.offsets.note_generation(
-        "g", kind=GroupKind.CLASSIC, protocol_type="consumer", generation=7, is_empty=True
-    )
+    broker.groups.offsets.note_group("g", kind=GroupKind.CLASSIC, protocol_type="consumer", generation=7, is_empty=True)
     assert (await ClassicGroups(broker.groups).join(joining())).generation == 8

@@ -36,7 +36,7 @@ async def test_a_group_from_another_coordinator_gives_nothing_away_until_its_mem
     """They may use their partitions until their next heartbeats tell them that nobody knows them."""
     groups, clock = broker.groups.consumer, broker.context.clock
     assert isinstance(clock, SetClock)
-    broker.groups.offsets.note_generation(
+    broker.groups.offsets.note_group(
         "g", kind=GroupKind.CONSUMER, protocol_type="consumer", generation=7, is_empty=True
     )
     groups.slots_gained([broker.groups.slot("g")])

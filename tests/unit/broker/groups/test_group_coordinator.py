@@ -167,7 +167,7 @@ async def test_what_sql_cannot_digest_of_one_group_stops_no_other(broker: Coordi
     slot = broker.groups.slot("poison")
     poison = GroupRow(group_id="poison", slot=slot, kind="?", protocol_type="", generation=1, empty_since_ms=None)
     broker.groups.offsets.commits.changed(poison)
-    broker.groups.offsets.note_generation(
+    broker.groups.offsets.note_group(
         "billing", kind=GroupKind.CLASSIC, protocol_type="consumer", generation=7, is_empty=True
     )
     async with asyncio.timeout(20):

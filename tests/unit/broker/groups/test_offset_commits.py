@@ -94,7 +94,7 @@ async def test_deleting_comes_after_the_commits_before_it(broker: Coordinating) 
 
 async def test_what_waits_at_a_stop_is_written(broker: Coordinating) -> None:
     task = await commit_soon(broker, 5)
-    broker.groups.offsets.note_generation(
+    broker.groups.offsets.note_group(
         "other", kind=GroupKind.CLASSIC, protocol_type="consumer", generation=7, is_empty=True
     )
     await broker.groups.stop()
@@ -119,7 +119,7 @@ async def test_more_commits_than_memory_is_meant_for_are_told_to_come_again(brok
 
 
 def note(broker: Coordinating, generation: int) -> None:
-    broker.groups.offsets.note_generation(
+    broker.groups.offsets.note_group(
         "billing", kind=GroupKind.CONSUMER, protocol_type="consumer", generation=generation, is_empty=False
     )
 
@@ -256,7 +256,7 @@ async def test_commits_that_wait_while_their_slot_goes_hear_it_at_once_and_other
 ) -> None:
     assert broker.groups.slot("billing") != broker.groups.slot("other")
     gone, stays = await commit_soon(broker, 5), await commit_soon(broker, 6, "other")
-    broker.groups.offsets.note_generation(
+    broker.groups.offsets.note_group(
         "billing", kind=GroupKind.CLASSIC, protocol_type="consumer", generation=7, is_empty=False
     )
     broker.groups.slots_changed(rows(broker, broker_id=2, later=1, slots={broker.groups.slot("billing")}))

@@ -17,7 +17,7 @@ EVERY_PAIR = [(state, event) for state in GroupState for event in GroupEvent]
 # Written down a second time, by what the protocol says and not by what the code holds.
 REBALANCING = {GroupEvent.MEMBER_JOINED, GroupEvent.MEMBER_REMOVED}
 LEGAL = {
-    EMPTY: {GroupEvent.MEMBER_JOINED, GroupEvent.FORGOTTEN},
+    EMPTY: {GroupEvent.MEMBER_JOINED, GroupEvent.RESTORED, GroupEvent.FORGOTTEN},
     PREPARING: REBALANCING | {GroupEvent.ALL_JOINED, GroupEvent.NONE_JOINED, GroupEvent.FORGOTTEN},
     COMPLETING: REBALANCING | {GroupEvent.ASSIGNED, GroupEvent.SYNC_EXPIRED, GroupEvent.FORGOTTEN},
     STABLE: REBALANCING | {GroupEvent.SYNC_EXPIRED, GroupEvent.FORGOTTEN},
@@ -30,6 +30,7 @@ LEADS_TO = {
     GroupEvent.ALL_JOINED: COMPLETING,
     GroupEvent.NONE_JOINED: EMPTY,
     GroupEvent.ASSIGNED: STABLE,
+    GroupEvent.RESTORED: STABLE,
     GroupEvent.FORGOTTEN: DEAD,
 }
 
