@@ -22,7 +22,7 @@ from tiered.errors import Corrupt
 from tiered.formats.arrow import decode_chunk, to_timestamp_us
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.formats.segment_check import ExpectedSegment
-from tiered.formats.segment_object import ChunkRow, SegmentTail, runs
+from tiered.formats.segment_object import AbortedIndexEntry, ChunkRow, SegmentTail, aborted_between, runs
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,6 +44,10 @@ class _Run:
     tail: SegmentTail
     chunks: Sequence[ChunkRow]
 
+    def aborted(self) -> list[AbortedIndexEntry]:
+        """The aborted transactions that have a part in these chunks."""
+        return aborted_between(self.tail.aborted, self.chunks[0].first_offset, self.chunks[-1].last_offset + 1)
+
 
 def read_cold(
     store: ObjectStore, split: ColdSplit, *, columns: Sequence[str], read_committed: bool = False, pure: bool = False
@@ -63,7 +67,7 @@ def read_cold(
                     start_offset=split.start_offset,
                     end_offset=split.end_offset,
                     columns=columns,
-                    aborted=run.tail.aborted if read_committed else (),
+                    aborted=run.aborted() if read_committed else (),
                     pure=pure,
                 )
 

@@ -17,9 +17,13 @@ IDEMPOTENT, PLAIN = 9, -1
 
 @dataclass(slots=True)
 class TransactionalLog:
-    """`batches` follow each other from offset 0. `aborted` holds the offsets of aborted records; `entries` are those of
-    the transaction index, in the order of the markers; `open` has where each transaction began that is not decided."""
+    """`batches` follow each other from `start_offset` on. `aborted` holds the offsets of aborted records; `entries` are
+    those of the transaction index, in the order of the markers; `open` has where each transaction began that is not
+    decided."""
 
+    start_offset: int = 0
+    raises_epoch: bool = False
+    """Each transaction has an epoch of its own, which its marker ends."""
     batches: list[bytes] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
     """Where each batch ends."""
@@ -33,7 +37,7 @@ class TransactionalLog:
 
     @property
     def end_offset(self) -> int:
-        return self.ends[-1] if self.ends else 0
+        return self.ends[-1] if self.ends else self.start_offset
 
     @property
     def last_stable_offset(self) -> int:
@@ -51,7 +55,7 @@ class TransactionalLog:
     def cut(self, chance: random.Random) -> list[tuple[int, int, list[bytes]]]:
         """Segments that are wholly stable, cut between any two batches: base offset, end offset, batches."""
         found: list[tuple[int, int, list[bytes]]] = []
-        first, base_offset = 0, 0
+        first, base_offset = 0, self.start_offset
         for number, end_offset in enumerate(self.ends, start=1):
             if end_offset > self.last_stable_offset:
                 break
@@ -94,10 +98,10 @@ class TransactionalLog:
             self.open.setdefault(producer_id, base_offset)
             self._records_of.setdefault(producer_id, []).extend(each.offset for each in rows)
 
-    def end(self, producer_id: int, *, commits: bool, raises_epoch: bool) -> None:
+    def end(self, producer_id: int, *, commits: bool) -> None:
         """The producer's transaction, if one is open, is decided; the marker stands in any case."""
         offset = self.end_offset
-        if raises_epoch:
+        if self.raises_epoch:
             self._epochs[producer_id] = self._epochs.get(producer_id, 0) + 1
             self._sequences[producer_id] = 0
         marker = TransactionMarker(type=MarkerType.COMMIT if commits else MarkerType.ABORT, coordinator_epoch=0)
@@ -125,19 +129,21 @@ class TransactionalLog:
         self.batches.append(batch)
 
 
-def random_log(chance: random.Random, *, steps: int = 60, keys: int = 8) -> TransactionalLog:
-    """Several producers at once, with transactions of every length, decided and open ones, markers of nothing."""
-    log = TransactionalLog()
-    raises_epoch = chance.random() < 0.5
+def random_log(
+    chance: random.Random, *, steps: int = 60, keys: int = 8, start_offset: int = 0, ends_nothing: bool = True
+) -> TransactionalLog:
+    """Several producers at once, with transactions of every length, decided and open ones; where it `ends_nothing`,
+    also markers without a transaction."""
+    log = TransactionalLog(start_offset=start_offset, raises_epoch=chance.random() < 0.5)
     for _ in range(steps):
         producer_id = chance.choice([1, 2, 3, 1, 2, 3, IDEMPOTENT, PLAIN])
         if producer_id in (IDEMPOTENT, PLAIN) or chance.random() < 0.6:
             log.write(chance, producer_id, keys)
-        elif producer_id in log.open or chance.random() < 0.1:
-            log.end(producer_id, commits=chance.random() < 0.5, raises_epoch=raises_epoch)
+        elif producer_id in log.open or (ends_nothing and chance.random() < 0.1):
+            log.end(producer_id, commits=chance.random() < 0.5)
     for producer_id in list(log.open):
         if chance.random() < 0.7:  # Else most logs would be stable nowhere.
-            log.end(producer_id, commits=chance.random() < 0.5, raises_epoch=raises_epoch)
+            log.end(producer_id, commits=chance.random() < 0.5)
     return log
 
 

@@ -12,6 +12,7 @@ Migration: the format is Kafka's, with the version in each entry; what does not 
 import struct
 from array import array
 from bisect import bisect_left
+from collections.abc import Collection
 from typing import Final
 
 from tiered.errors import CorruptFile
@@ -66,6 +67,15 @@ class TransactionIndex:
             if stable_offset >= end_offset:
                 return True
         return False
+
+    def without(self, markers: Collection[int]) -> "TransactionIndex":
+        """A copy without the transactions that ended at these offsets."""
+        kept = TransactionIndex()
+        fields = self._fields
+        for first in range(0, len(fields), _FIELDS):
+            if fields[first + _LAST_OFFSET] not in markers:
+                kept._fields.extend(fields[first : first + _FIELDS])
+        return kept
 
     def truncate(self, end_offset: int) -> None:
         """Drops the entries whose markers are at `end_offset` or later."""

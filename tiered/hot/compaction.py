@@ -209,7 +209,7 @@ class CompactionPass:
             header, delete_horizon_ms=horizon_ms, last_batches=self._last_batches, now_ms=self._now_ms
         )
         if fate is MarkerFate.GO and not self._keeps_tombstones:
-            rewriter.drop(header, None)
+            rewriter.drop_marker(header)
         elif fate is MarkerFate.MARK and not self._keeps_tombstones:
             rewriter.change(batch_compaction.marked(block, index, self._delete_horizon_ms))
             self._note_due(self._delete_horizon_ms)
@@ -253,11 +253,11 @@ class _Rewriter:
         self._fresh = LogSegment(segment.path, segment.base_offset, created_ms=segment.created_ms)
         self._fresh.offset_index, self._fresh.time_index = OffsetIndex(), TimeIndex()
         self._fresh.first_append_ms = segment.first_append_ms
-        self._fresh.aborted = segment.aborted
         self._pending = bytearray()
         self._written_bytes = 0
         self._hole: tuple[int, int, int] | None = None
         self._hole_as_it_was: bytes | None = None
+        self._removed_markers: set[int] = set()
 
     def keep(self, batch: memoryview, header: BatchHeader) -> None:
         """The batch as it is."""
@@ -280,6 +280,12 @@ class _Rewriter:
         self._hole = (header.base_offset, header.last_offset, epoch)
         self._hole_as_it_was = None if hole is None else bytes(hole)
 
+    def drop_marker(self, header: BatchHeader) -> None:
+        """Nothing in the place of a marker. What tells readers of its transaction goes with it: told of one, they
+        skip its producer until they meet the marker."""
+        self._removed_markers.add(header.base_offset)
+        self.drop(header, None)
+
     def finish(self) -> LogSegment | None:
         """The new segment, whose file is on disk for good; None when nothing has changed. Raises OSError."""
         self._end_hole()
@@ -289,6 +295,7 @@ class _Rewriter:
         self._fs.sync(self._file)
         fresh = self._fresh
         fresh.note_time()
+        fresh.aborted = self._segment.aborted.without(self._removed_markers)
         fresh.file, fresh.closed, fresh.tail = self._file, True, BatchTail()
         return fresh
 

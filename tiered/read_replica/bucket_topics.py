@@ -32,6 +32,7 @@ from tiered.errors import (
 from tiered.file_slice import FileSlice
 from tiered.formats.checkpoint import CommittedSegment, TopicEntry
 from tiered.formats.segment_check import ExpectedSegment
+from tiered.formats.segment_object import AbortedIndexEntry
 from tiered.ids import TopicId, TopicPartition, is_legal_topic_name
 from tiered.metrics import TrafficState
 from tiered.rules.partition import read_plan
@@ -117,6 +118,9 @@ class BucketPartition:
 
     def read_hot(self, offset: int, *_: object, **__: object) -> FileSlice | None:
         raise AssertionError(f"{self.name}: nothing is hot, and {offset} is asked for")
+
+    def aborted_in(self, *_: object) -> Sequence[AbortedIndexEntry]:
+        raise AssertionError(f"{self.name}: nothing is hot")
 
     def outside(self, plan: read_plan.OutsideLog) -> TieredError:
         """Above the end it is OffsetNotAvailable: brokers may have what is not in the bucket yet, and nobody is sent

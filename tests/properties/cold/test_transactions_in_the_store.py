@@ -15,6 +15,7 @@ from uuid import UUID
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.support.stored_transactions import store_transactions
 from tests.support.transactional_logs import (
     IDEMPOTENT,
     TransactionalLog,
@@ -25,8 +26,7 @@ from tests.support.transactional_logs import (
     random_log,
 )
 from tests.unit.cold.reader_lab import NO_READ_AHEAD, run_with
-from tests.unit.cold.stored_segments import NO_ROOT, PARTITION, TOPIC, TOPIC_ID, place_of
-from tiered.cold.bucket import uploader
+from tests.unit.cold.stored_segments import PARTITION, TOPIC, TOPIC_ID, place_of
 from tiered.cold.bucket.rewrite import RewriteOrder, batches, rewrite
 from tiered.cold.bucket.segments import load_run, load_tail
 from tiered.cold.chunks.cache import ChunkCache
@@ -38,6 +38,7 @@ from tiered.formats.aborted_ranges import AbortedRanges
 from tiered.formats.arrow import decode_chunk
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.formats.record_batch import BatchHeader, Record
+from tiered.formats.segment_check import FaultKind
 from tiered.formats.segment_object import aborted_between
 from tiered.rules.segments.compaction import LastBatch, is_aborted
 from tiered.rules.segments.sampling import ChunkSample
@@ -67,58 +68,8 @@ def stored(seed: int, *, chunk_bytes: int) -> Iterator[tuple[Stored, random.Rand
     with tempfile.TemporaryDirectory(prefix="tiered-transactions-") as folder:
         path = Path(folder)
         store = LocalStore(path / "objects")
-        segments: list[CommittedSegment] = []
-        for base_offset, end_offset, content in log.cut(chance):
-            previous = segments[-1].root_sha256 if segments else NO_ROOT
-            segments.append(put(store, path, log, base_offset, end_offset, content, previous, chunk_bytes))
+        segments = store_transactions(store, path, log, chance, chunk_bytes=chunk_bytes)
         yield Stored(store, path, log, segments), chance
-
-
-def put(
-    store: LocalStore,
-    folder: Path,
-    log: TransactionalLog,
-    base_offset: int,
-    end_offset: int,
-    content: Sequence[bytes],
-    previous_root: str,
-    chunk_bytes: int,
-) -> CommittedSegment:
-    object_id = UUID(int=base_offset + 1)
-    key = object_key.segment_key(TOPIC, TOPIC_ID, PARTITION, base_offset, end_offset, 1, object_id)
-    path = folder / "segment"
-    path.write_bytes(b"".join(content))
-    with path.open("rb") as file:
-        described = uploader.describe(
-            file.fileno(),
-            path.stat().st_size,
-            cluster_id="cluster-1",
-            topic_id=TOPIC_ID,
-            topic=TOPIC,
-            partition=PARTITION,
-            leader_epochs=((1, 0),),
-            producer_snapshot=b"",
-            previous_root_sha256=bytes.fromhex(previous_root),
-            aborted=aborted_between(log.entries, base_offset, end_offset),
-            chunk_bytes=chunk_bytes,
-        )
-        store.put_segment(key, file.fileno(), path.stat().st_size, described.tail)
-    table = described.table
-    return CommittedSegment(
-        base_offset=base_offset,
-        end_offset=end_offset,
-        leader_epoch=1,
-        object_key=key,
-        object_id=object_id,
-        size_bytes=described.object_bytes,
-        log_bytes=table.log_bytes,
-        min_timestamp_ms=table.min_timestamp_ms,
-        max_timestamp_ms=table.max_timestamp_ms,
-        record_count=table.record_count,
-        root_sha256=table.root_sha256.hex(),
-        previous_root_sha256=previous_root,
-        committed_at_ms=0,
-    )
 
 
 # Readers
@@ -293,3 +244,12 @@ def test_the_aborted_transactions_of_a_range_are_those_that_lie_in_it(seed: int,
     end_offset = data.draw(st.integers(1, max(1, log.last_stable_offset)))
     start_offset = data.draw(st.integers(0, end_offset - 1))
     assert aborted_between(log.entries, start_offset, end_offset) == overlapping(log, start_offset, end_offset)
+
+
+def test_objects_that_name_no_aborted_transaction_are_found(tmp_path: Path) -> None:
+    log = random_log(random.Random(5), ends_nothing=False)
+    store = LocalStore(tmp_path / "objects")
+    segments = store_transactions(store, tmp_path, log, random.Random(5), chunk_bytes=400, forgets_aborted=True)
+    verifier = SegmentVerifier(store, ChunkSample(), advance=lambda _: None)
+    found = {fault.kind for segment in segments for fault in verifier.check(place_of(segment)).faults}
+    assert found == {FaultKind.ABORTED}

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.hot.compacting import Compacting
+from tests.unit.hot.dying_file_system import DyingFileSystem, Killed
 from tests.unit.hot.faulty_file_system import FaultyFileSystem
 from tiered.formats.record_batch import Compression
 
@@ -109,20 +110,3 @@ def test_a_kill_at_any_step_of_a_pass_leaves_a_whole_log(tmp_path: Path, loses_p
             assert step > 20, "this says nothing if a pass has no steps"
             return
         step += 1
-
-
-class Killed(BaseException):
-    """The process is gone."""
-
-
-class DyingFileSystem(FaultyFileSystem):
-    """After `steps_left` operations the process is gone, and does nothing more."""
-
-    steps_left: int | None = None
-
-    def _step(self, operation: str, path: str) -> None:
-        if self.steps_left is not None:
-            if self.steps_left == 0:
-                raise Killed
-            self.steps_left -= 1
-        super()._step(operation, path)

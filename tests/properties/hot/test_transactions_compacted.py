@@ -5,6 +5,7 @@ Passes with little memory end within transactions, and the last segments are not
 
 import random
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,10 +20,12 @@ from tests.support.transactional_logs import (
     overlapping,
     random_log,
 )
-from tests.unit.hot.log_files import NOW_MS, append, open_log
-from tiered.formats.record_batch import BatchHeader, Record, exact_batches
+from tests.unit.hot.dying_file_system import DyingFileSystem, Killed
+from tests.unit.hot.log_files import NOW_MS, open_log
+from tiered.file_slice import FileSlice
+from tiered.formats.record_batch import BatchHeader, Record, exact_batches, read_header
 from tiered.hot.compaction import KEY_BYTES, CompactionPass
-from tiered.hot.file_system import RealFileSystem
+from tiered.hot.file_system import FileSystem, RealFileSystem
 from tiered.hot.log import Log
 from tiered.hot.producer_files import producers_at
 from tiered.rules.segments import compaction
@@ -32,7 +35,13 @@ RETENTION_MS = 100
 
 
 def compact(
-    log: Log, written: TransactionalLog, *, now_ms: int, max_keys: int = 1_000, keeps_tombstones: bool = False
+    log: Log,
+    written: TransactionalLog,
+    *,
+    now_ms: int,
+    max_keys: int = 1_000,
+    keeps_tombstones: bool = False,
+    fs: FileSystem | None = None,
 ) -> None:
     due = compaction.due(
         log.segments,
@@ -48,7 +57,7 @@ def compact(
     )
     running = CompactionPass(
         log,
-        RealFileSystem(),
+        fs or RealFileSystem(),
         due,
         last_batches={9: LastBatch(0, None)},
         aborted=overlapping(written, 0, due.end_offset),
@@ -62,34 +71,43 @@ def compact(
     assert running.report.is_whole
 
 
-def read(log: Log, end_offset: int) -> tuple[dict[int, list[BatchHeader]], bytes]:
-    """The batches of each segment by its base offset, and their bytes one after another."""
-    found: dict[int, list[BatchHeader]] = {}
-    everything = b""
+def append(log: Log, batch: bytes, written: TransactionalLog) -> None:
+    """As the partition does, which knows what a marker aborts before anybody can read it."""
+    header = read_header(batch)
+    log.append(
+        memoryview(bytearray(batch)),
+        0,
+        len(batch),
+        ((0, header),),
+        base_offset=header.base_offset,
+        now_ms=NOW_MS,
+        aborted=[each for each in written.entries if header.is_control and each.last_offset == header.base_offset],
+    )
+
+
+def parts(log: Log, end_offset: int) -> Iterator[tuple[int, FileSlice, bytes]]:
+    """What is read from one offset after another, whole segments at a time."""
     offset = 0
-    bases = [segment.base_offset for segment in log.segments]
     while offset < end_offset:
         part = log.read(offset, 1 << 20, end_offset=end_offset)
         assert part is not None
         data = part.read()
-        headers = [header for _, header in exact_batches(data, 0, len(data))]
-        assert headers[0].base_offset == offset
-        found[max(base for base in bases if base <= offset)] = headers
-        everything += data
+        assert read_header(data).base_offset == offset
+        yield offset, part, data
         offset = offset_after(data)
-    return found, everything
 
 
-def records_of(log: Log, written: TransactionalLog, end_offset: int) -> dict[int, Record]:
-    """What a consumer gets that is told of the aborted transactions whose markers are there."""
-    by_segment, data = read(log, end_offset)
-    markers = {each.base_offset for headers in by_segment.values() for each in headers if each.is_control}
-    named = [
-        each
-        for each in overlapping(written, 0, end_offset)
-        if each.last_offset >= end_offset or each.last_offset in markers
-    ]
-    return consumed(data, [(each.producer_id, each.first_offset) for each in named], 0)
+def headers(log: Log, end_offset: int) -> list[BatchHeader]:
+    return [header for _, _, data in parts(log, end_offset) for _, header in exact_batches(data, 0, len(data))]
+
+
+def records_of(log: Log, end_offset: int) -> dict[int, Record]:
+    """What a consumer gets of committed records, told of the aborted transactions that the log knows."""
+    found: dict[int, Record] = {}
+    for offset, part, data in parts(log, end_offset):
+        named = log.aborted_in(part, offset, end_offset)
+        found |= consumed(data, [(each.producer_id, each.first_offset) for each in named], offset)
+    return found
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -100,7 +118,7 @@ def test_after_passes_consumers_get_the_newest_of_what_was_committed(seed: int) 
     with tempfile.TemporaryDirectory(prefix="tiered-compaction-") as folder:
         log = open_log(Path(folder) / "log", segment_bytes=10**6, index_interval_bytes=chance.choice([0, 4096]))
         for batch in written.batches:
-            append(log, batch)
+            append(log, batch, written)
             if chance.random() < 0.25:
                 log.roll(NOW_MS)
         log.roll(NOW_MS)
@@ -114,7 +132,7 @@ def test_after_passes_consumers_get_the_newest_of_what_was_committed(seed: int) 
             compact(log, written, now_ms=now_ms, max_keys=chance.choice([1, 3, 1_000]))
             now_ms += chance.choice([0, 60, RETENTION_MS])
             log.flush()
-            found = records_of(log, written, stable)
+            found = records_of(log, stable)
             assert found.items() <= committed.items()
             newest = {each.key: each for _, each in sorted(committed.items())}
             assert {each.offset for each in newest.values() if each.value is not None} <= found.keys()
@@ -125,7 +143,7 @@ def test_after_passes_consumers_get_the_newest_of_what_was_committed(seed: int) 
             now_ms += RETENTION_MS
             compact(log, written, now_ms=now_ms)
         log.flush()
-        assert records_of(log, written, stable) == newest_of_each_key(committed.values())
+        assert records_of(log, stable) == newest_of_each_key(committed.values())
         # Whoever rebuilds the producers from the batches finds the same transactions open as there are.
         fs = RealFileSystem()
         segments = log.segments_on_disk(written.end_offset)
@@ -136,10 +154,8 @@ def test_after_passes_consumers_get_the_newest_of_what_was_committed(seed: int) 
             if entry.current_transaction_first_offset is not None
         } == written.open
         # A marker is needed by what is left of its transaction, and by nothing else.
-        by_segment, _ = read(log, stable)
-        left = [each for headers in by_segment.values() for each in headers]
         open_: set[int] = set()
-        for header in left:
+        for header in headers(log, stable):
             if header.is_control:
                 assert header.producer_id in open_, f"the marker at {header.base_offset} is needed by nothing"
                 open_.discard(header.producer_id)
@@ -152,19 +168,63 @@ def test_after_passes_consumers_get_the_newest_of_what_was_committed(seed: int) 
 def test_where_the_store_holds_records_too_markers_stay_in_the_log(tmp_path: Path, keeps_tombstones: bool) -> None:
     chance, written = random.Random(1), TransactionalLog()
     written.write(chance, 1, 1)
-    written.end(1, commits=True, raises_epoch=False)
+    written.end(1, commits=True)
     written.write(chance, 1, 1)
-    written.end(1, commits=False, raises_epoch=False)
+    written.end(1, commits=False)
     log = open_log(tmp_path / "log", segment_bytes=10**6)
     for batch in written.batches:
-        append(log, batch)
+        append(log, batch, written)
     log.roll(NOW_MS)
     log.flush()
-    for now_ms in (NOW_MS, NOW_MS + RETENTION_MS, NOW_MS + 2 * RETENTION_MS):
+    compact(log, written, now_ms=NOW_MS, keeps_tombstones=keeps_tombstones)
+    due_ms = log.compacted.tombstones_due_ms
+    assert due_ms == (None if keeps_tombstones else NOW_MS + RETENTION_MS), "when a pass is due for a marker's sake"
+    for now_ms in (NOW_MS + RETENTION_MS, NOW_MS + 2 * RETENTION_MS):
         compact(log, written, now_ms=now_ms, keeps_tombstones=keeps_tombstones)
         log.flush()
-    by_segment, _ = read(log, written.end_offset)
-    kept = sum(each.is_control for headers in by_segment.values() for each in headers)
+    kept = sum(each.is_control for each in headers(log, written.end_offset))
     assert kept == (2 if keeps_tombstones else 1), "that of the transaction of which a record is left"
-    assert written.committed(written.end_offset).keys() >= records_of(log, written, written.end_offset).keys()
+    assert written.committed(written.end_offset).keys() >= records_of(log, written.end_offset).keys()
     log.discard()
+
+
+@pytest.mark.parametrize("loses_power", [False, True])
+def test_after_a_kill_at_any_step_of_a_pass_what_was_aborted_is_known(tmp_path: Path, loses_power: bool) -> None:
+    step = 0
+    while True:
+        written = random_log(random.Random(3), steps=24, keys=4)
+        for producer_id in list(written.open):
+            written.end(producer_id, commits=False)
+        directory = tmp_path / f"log-{step}"
+        fs = DyingFileSystem(stash=tmp_path / f"stash-{step}")
+        log = open_log(directory, fs=fs, segment_bytes=10**6)
+        for number, batch in enumerate(written.batches):
+            append(log, batch, written)
+            if number % 9 == 8:
+                log.roll(NOW_MS)
+        log.roll(NOW_MS)
+        log.flush()
+        # What is aborted goes with the first pass, and its markers with the third.
+        for pass_ in range(2):
+            compact(log, written, now_ms=NOW_MS + pass_, fs=fs)
+            log.flush()
+        fs.steps_left = step
+        try:
+            compact(log, written, now_ms=NOW_MS + 2 * RETENTION_MS, fs=fs)
+            log.flush()
+            is_whole = True
+        except Killed:
+            is_whole = False
+        fs.steps_left = None
+        if loses_power:
+            fs.lose_power(directory, random.Random(step))
+        log.discard()
+        log = open_log(directory, fs=fs, segment_bytes=10**6)
+        found, committed = records_of(log, written.end_offset), written.committed(written.end_offset)
+        assert found.items() <= committed.items()
+        assert newest_of_each_key(committed.values()).items() <= found.items()
+        log.discard()
+        if is_whole:
+            assert step > 20, "this says nothing if a pass has no steps"
+            return
+        step += 1

@@ -69,6 +69,16 @@ def test_a_search_ends_once_no_later_entry_can_count() -> None:
     assert not index.find(31, 40, [])
 
 
+def test_a_copy_of_a_transaction_index_is_without_what_ended_at_markers_that_went() -> None:
+    index = TransactionIndex()
+    for at in (9, 12, 15):
+        index.append(replace(ABORTED, last_offset=at))
+    found: list[AbortedIndexEntry] = []
+    index.without({12, 13}).find(0, 100, found)
+    assert [entry.last_offset for entry in found] == [9, 15]
+    assert (len(index), len(index.without(set()))) == (3, 3)
+
+
 def test_empty_indexes_answer_with_the_start() -> None:
     assert OffsetIndex().lookup(7) == 0
     assert OffsetIndex().floor_position(7) == 0

@@ -139,7 +139,9 @@ class RecordReader:
             match partition.plan_read(offset, committed_only=committed_only):
                 case read_plan.Hot():
                     hot = partition.read_hot(offset, READ_BYTES, committed_only=committed_only, at_least_one=True)
-                    return None if hot is None else ColdRecords(records=hot)
+                    if hot is None:
+                        return None
+                    return ColdRecords(records=hot, aborted=partition.aborted_in(hot, offset) if committed_only else ())
                 case read_plan.Cold():
                     found = await self._tiers.read_cold(partition, offset, READ_BYTES)
                     if found is not None:

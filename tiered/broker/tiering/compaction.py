@@ -97,7 +97,7 @@ class CompactionRounds:
             self._context.files,
             due,
             last_batches=compaction.last_batches(partition.producers.entries.values()),
-            aborted=(),  # No transaction can be: transactional batches are refused.
+            aborted=partition.aborted_between(partition.log.local_log_start_offset, due.end_offset),
             delete_retention_ms=partition.config.delete_retention_ms,
             keeps_tombstones=_keeps_tombstones(partition),
             now_ms=self._context.clock.now_ms(),

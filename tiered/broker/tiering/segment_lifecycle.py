@@ -131,6 +131,7 @@ class SegmentLifecycle:
             topic=partition.topic,
             partition=partition.topic_partition.partition,
             leader_epochs=local.leader_epochs,
+            aborted=local.aborted,
             producer_snapshot=local.producer_snapshot,
             previous_root_sha256=bytes.fromhex(previous_root),
         )

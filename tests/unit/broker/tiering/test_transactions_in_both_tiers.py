@@ -1,0 +1,167 @@
+"""X6 in a broker: committed records are the same from the local log, from the store, and from one after the other.
+
+Transactions of several producers go through a partition, whose closed segments are uploaded and some of them deleted
+here. A consumer reads with answers of every size, and a person in pages; then the local log is compacted.
+"""
+
+import asyncio
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.support.transactional_logs import (
+    TransactionalLog,
+    consumed,
+    newest_of_each_key,
+    offset_after,
+    random_log,
+)
+from tests.unit.broker.tiering.tiers import SEGMENTS, Tiers, tiers
+from tiered.broker.partitions.partition import Partition
+from tiered.broker.people.record_reader import Limits, RecordReader, StoredRecord
+from tiered.broker.tiering import tier_plan
+from tiered.broker.tiering.compaction import CompactionRounds
+from tiered.broker.tiering.tier_reader import TierReader
+from tiered.cold.bucket.segments import load_tail
+from tiered.formats.control_record import read_marker
+from tiered.formats.record_batch import Record, encode_batch, read_header
+from tiered.rules.partition import read_plan
+from tiered.rules.transactions.transaction_state import ProducerIdAndEpoch
+
+START_OFFSET = SEGMENTS + 1
+"""What the partition begins with has no transactions."""
+ALL = Limits(max_records=10**6, max_bytes=1 << 30, max_ms=1e9)
+
+
+def write(partition: Partition, log: TransactionalLog, now_ms: int) -> None:
+    """The log's batches, as producers and the coordinator send them."""
+    for batch in log.batches:
+        header = read_header(batch)
+        if header.is_control:
+            marker = read_marker(batch, 0, header)
+            assert marker is not None
+            producer = ProducerIdAndEpoch(producer_id=header.producer_id, producer_epoch=header.producer_epoch)
+            done = partition.append_marker(marker, producer, raises_epoch=log.raises_epoch, now_ms=now_ms)
+        else:
+            verified = None
+            if header.is_transactional:
+                verified = partition.begin_verification(header.producer_id, header.producer_epoch)
+            data = memoryview(bytearray(batch))
+            done = partition.append(data, 0, len(data), acks=-1, now_ms=now_ms, verified=verified)
+        assert done is not None
+        assert done.base_offset == header.base_offset
+
+
+async def upload(made: Tiers) -> None:
+    """Everything that may go."""
+    partition = made.partition
+    while (due := tier_plan.due_upload(partition, made.clock.now_ms())) is not None:
+        await made.lifecycle.upload(partition, due.base_offset)
+
+
+async def as_a_consumer(
+    partition: Partition, reader: TierReader, chance: random.Random
+) -> tuple[dict[int, Record], set[str]]:
+    """What it gets of committed records, and from where."""
+    found: dict[int, Record] = {}
+    tiers_read: set[str] = set()
+    offset = START_OFFSET
+    while True:
+        max_bytes = chance.choice([1, 300, 1 << 20])
+        match partition.plan_read(offset, committed_only=True):
+            case read_plan.Hot():
+                part = partition.read_hot(offset, max_bytes, committed_only=True, at_least_one=True)
+                assert part is not None
+                aborted = partition.aborted_in(part, offset)
+                tiers_read.add("hot")
+            case read_plan.Cold():
+                answer = await reader.read_cold(partition, offset, max_bytes)
+                assert answer is not None
+                part, aborted = answer.records, list(answer.aborted)
+                tiers_read.add("cold")
+            case _:
+                return found, tiers_read
+        data = part.read()
+        found |= consumed(data, [(each.producer_id, each.first_offset) for each in aborted], offset)
+        offset = offset_after(data)
+
+
+async def as_a_person(partition: Partition, records: RecordReader) -> list[int]:
+    """The offsets on the pages, with the first tier change in the middle of one."""
+
+    def rendered(stored: StoredRecord) -> bytes:
+        return b"%d" % stored.record.offset
+
+    page = await records.read(partition, START_OFFSET, limits=ALL, committed_only=True, render=rendered)
+    assert page.is_end
+    assert page.next_offset == partition.last_stable_offset
+    return [offset for offset, _ in page.records]
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_a_reader_of_committed_records_gets_the_same_from_both_tiers(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    log = random_log(chance, start_offset=START_OFFSET, ends_nothing=False)
+    configs = {"local.retention.bytes": "1500", "retention.ms": "-1", "tiered.chunk.bytes": "4096"}
+    async with tiers(tmp_path, configs) as made, asyncio.TaskGroup() as group:
+        await made.cold_reader.start(group)
+        partition = made.partition
+        reader = TierReader(made.cold_reader, made.context.disk, made.context.counters)
+        records = RecordReader(reader, made.clock)
+        write(partition, log, made.clock.now_ms())
+        assert partition.last_stable_offset == log.last_stable_offset
+        expected = log.committed(log.last_stable_offset)
+
+        assert await as_a_consumer(partition, reader, chance) == (expected, {"hot"})
+        assert await as_a_person(partition, records) == list(expected)
+
+        await upload(made)
+        for segment in partition.committed:
+            entries = load_tail(made.context.store, partition.place_of(segment)).aborted
+            assert list(entries) == [
+                each
+                for each in log.entries
+                if each.first_offset < segment.end_offset and each.last_offset >= segment.base_offset
+            ]
+        await made.lifecycle.delete_local(partition)
+        found, tiers_read = await as_a_consumer(partition, reader, chance)
+        assert found == expected
+        assert "cold" in tiers_read
+        assert await as_a_person(partition, records) == list(expected)
+
+        await asyncio.to_thread(records.close)
+        await made.cold_reader.stop()
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_of_a_compacted_log_they_get_the_newest_committed_of_each_key(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    log = random_log(chance, start_offset=START_OFFSET, ends_nothing=False)
+    for producer_id in list(log.open):
+        log.end(producer_id, commits=False)
+    configs = {
+        "cleanup.policy": "compact",
+        "remote.storage.enable": "false",
+        "min.cleanable.dirty.ratio": "0.01",
+        "delete.retention.ms": "0",
+    }
+    keyed = [Record(offset=0, timestamp_ms=1, key=b"before", value=b"v" * 500)]
+    async with tiers(tmp_path, configs, written=lambda _: bytearray(encode_batch(keyed))) as made:
+        partition = made.partition
+        reader = TierReader(made.cold_reader, made.context.disk, made.context.counters)
+        rounds = CompactionRounds(context=made.context, topics=made.topics)
+        write(partition, log, made.clock.now_ms())
+        expected = log.committed(log.end_offset)
+        partition.log.roll(made.clock.now_ms())
+        found = expected
+        try:
+            for _ in range(4):  # What waits for its horizon makes the next pass due.
+                await made.context.flusher.flushed(partition.log, partition.log.log_end_offset)
+                await rounds.round()
+                made.clock.set_by_ms += 1
+                found, _ = await as_a_consumer(partition, reader, chance)
+                assert found.items() <= expected.items()
+        finally:
+            await asyncio.to_thread(rounds.close)
+        assert found == newest_of_each_key(expected.values())
