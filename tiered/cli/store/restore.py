@@ -124,6 +124,7 @@ def _lines(plan: RestorePlan, *, target_holds: str | None) -> Iterator[str]:
         f"{counted(len(plan.acls), 'access rule')}; users and their passwords are not kept"
     )
     yield f"leader epochs and producer ids (from {plan.next_producer_id:,} on) are ones that the old cluster never used"
+    yield "no transaction is open: in what was uploaded each is decided; transactional ids begin anew"
     if plan.topics:
         rows = [_row(topic, its) for topic in plan.topics for its in topic.partitions]
         yield ""

@@ -37,13 +37,16 @@ _OFFSET_TEXT = re.compile(r"-?[0-9]{1,19}\Z", re.ASCII)
 PARTITION_ASKED = query_number("partition", "The partition's number.", maximum=schema.INT_MAX, default=0)
 _OFFSET = query_text(
     "offset",
-    "Where to begin: an offset, earliest, latest, or -N for the last N. The default is earliest.",
+    "Where to begin: an offset, earliest, latest, or -N for the last N offsets. The default is earliest.",
     max_length=20,
 )
 _TIMESTAMP = query_number("timestamp_ms", "Begin with the first record that is not older. Instead of offset.")
 _LIMIT = query_number("limit", "Records at the most.", minimum=1, maximum=MAX_RECORDS, default=DEFAULT_RECORDS)
-_ISOLATION = query_text(
-    "isolation", "Whether records of open transactions are shown.", allowed=("read_uncommitted", READ_COMMITTED)
+ISOLATION = query_text(
+    "isolation",
+    "read_uncommitted also shows records of transactions that are open, or were aborted.",
+    allowed=("read_uncommitted", READ_COMMITTED),
+    default=READ_COMMITTED,
 )
 _FIELD_BYTES = query_number(
     "field_bytes",
@@ -96,10 +99,7 @@ async def records(request: web.Request) -> web.StreamResponse:
     topic, number = topic_with_records(request), PARTITION_ASKED.of(request)
     partition = topic.partition(number)
     at_time = partial(broker.reader.offset_for_timestamp, partition)
-    committed_only = _ISOLATION.of(request) == READ_COMMITTED
-    body = await page_of(
-        request, partition, broker.records, at_time, topic=topic.name, number=number, committed_only=committed_only
-    )
+    body = await page_of(request, partition, broker.records, at_time, topic=topic.name, number=number)
     count(request, QuotaKey.CONSUMER_BYTE_RATE, len(body))
     return await send_page(request, body)
 
@@ -116,9 +116,9 @@ async def page_of(
     *,
     topic: str,
     number: int,
-    committed_only: bool = False,
 ) -> bytes:
     """The records that the query asks for, as JSON. They were made JSON where they were decoded; this frames them."""
+    committed_only = ISOLATION.of(request) == READ_COMMITTED
 
     def end_offset() -> int:
         return partition.last_stable_offset if committed_only else partition.high_watermark
@@ -190,6 +190,6 @@ ROUTES = tagged(
         "/api/v1/topics/{topic}/records",
         records,
         answers_json(_PAGE),
-        *(PARTITION_ASKED, _OFFSET, _TIMESTAMP, _LIMIT, _ISOLATION, _FIELD_BYTES),
+        *(PARTITION_ASKED, _OFFSET, _TIMESTAMP, _LIMIT, ISOLATION, _FIELD_BYTES),
     ),
 )

@@ -25,6 +25,7 @@ from tiered.rules.security.quotas import QuotaKey
 from tiered.rules.security.sasl.failures import AuthenticationFailed
 from tiered.server.http.api.lookups import topic_with_records
 from tiered.server.http.api.partition_facts import facts_of
+from tiered.server.http.api.records import ISOLATION, READ_COMMITTED
 from tiered.server.http.api.topic_tail import TopicTail, open_tail
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.door.quotas import count_and_rest
@@ -44,7 +45,6 @@ RECONNECT_AFTER_MS = 1_000
 MAX_FIELD_BYTES = 256 << 10
 DEFAULT_FIELD_BYTES = 16 << 10
 SKIP = "skip"
-READ_COMMITTED = "read_committed"
 _POSITION = re.compile(r"([0-9]{1,10}):([0-9]{1,19})\Z", re.ASCII)
 _NUMBER = re.compile(r"[0-9]{1,10}\Z", re.ASCII)
 
@@ -52,9 +52,6 @@ _PARTITION = query_text("partition", "Partitions to follow, as 0 or 0,3,4. All o
 _FROM = query_text("from", "Where to begin without Last-Event-ID.", allowed=("latest", "earliest"), default="latest")
 _KEY = query_text("key", "Only records with exactly this key (UTF-8).", max_length=10_000)
 _KEY_PREFIX = query_text("key_prefix", "Only records whose key begins so (UTF-8).", max_length=10_000)
-_ISOLATION = query_text(
-    "isolation", "Whether records of open transactions are shown.", allowed=("read_uncommitted", READ_COMMITTED)
-)
 _WHEN_BEHIND = query_text(
     "when_behind",
     "What a listener gets that was too slow: the next records all the same, or the newest ones.",
@@ -67,7 +64,7 @@ _FIELD_BYTES = query_number(
     maximum=MAX_FIELD_BYTES,
     default=DEFAULT_FIELD_BYTES,
 )
-_FOR_LEADERS = (_KEY, _KEY_PREFIX, _ISOLATION, _FIELD_BYTES)
+_FOR_LEADERS = (_KEY, _KEY_PREFIX, ISOLATION, _FIELD_BYTES)
 _LAST_ID = query_text("last_event_id", "As the header Last-Event-ID, for clients that cannot set it.", max_length=4000)
 
 
@@ -76,7 +73,7 @@ async def tail(request: web.Request) -> web.StreamResponse:
     broker = request.app[BROKER]
     topic = topic_with_records(request)
     takes_new_partitions = _PARTITION.find(request) is None
-    committed_only = _ISOLATION.of(request) == READ_COMMITTED
+    committed_only = ISOLATION.of(request) == READ_COMMITTED
     wanted = _wanted(_KEY.find(request), _KEY_PREFIX.find(request))
     field_bytes = _FIELD_BYTES.of(request)
     render = cache(lambda number: renderer(field_bytes, {"partition": number}))
@@ -262,7 +259,7 @@ async def _positions(request: web.Request, topic: Topic) -> dict[int, int]:
     """Where to begin in each partition: as the last event's id says, else as `from` does."""
     chosen = _chosen(_PARTITION.find(request), topic)
     resumed = _last_positions(request, topic)
-    end = "last_stable_offset" if _ISOLATION.of(request) == READ_COMMITTED else "high_watermark"
+    end = "last_stable_offset" if ISOLATION.of(request) == READ_COMMITTED else "high_watermark"
     numbers = chosen if chosen is not None else list(range(topic.partition_count))
     if all(number in resumed for number in numbers):
         return {number: resumed[number] for number in numbers}
@@ -319,7 +316,7 @@ ROUTES = tagged(
         "/api/v1/topics/{topic}/tail",
         tail,
         {200: Answer(description="Events.", content_type=CONTENT_TYPE, schema=schema.text())},
-        *(_PARTITION, _FROM, _KEY, _KEY_PREFIX, _ISOLATION, _WHEN_BEHIND, _FIELD_BYTES, _LAST_ID),
+        *(_PARTITION, _FROM, _KEY, _KEY_PREFIX, ISOLATION, _WHEN_BEHIND, _FIELD_BYTES, _LAST_ID),
         description=(
             "Events: start, record, behind (what was missed, or that the listener is too slow), end. The id of each "
             "is the next offset of every partition; send it as Last-Event-ID to resume."
