@@ -1,7 +1,8 @@
-"""DescribeProducers (key 61), version 0: the idempotent producers that the leader of a partition remembers.
+"""DescribeProducers (key 61), version 0: the producers with an id that the leader of a partition remembers, and since
+which offset each has a transaction open.
 
-No producer has an open transaction. Producers that have sent nothing for `producer.id.expiration.ms` are forgotten, and
-so are those above the broker's bound. A partition is answered once, however often it stands in the request.
+Producers that have sent nothing for `producer.id.expiration.ms` are forgotten, and so are those above the broker's
+bound, but none with an open transaction. A partition is answered once, however often it stands in the request.
 """
 
 from typing import TYPE_CHECKING

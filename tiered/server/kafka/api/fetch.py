@@ -188,6 +188,8 @@ def _look_at(entry: FetchEntry, partition: Readable, max_bytes: int, committed_o
             if found_slice is None:
                 return 0
             entry.records = found_slice
+            if committed_only:
+                entry.aborted = partition.aborted_in(found_slice, entry.asked.fetch_offset)
             found.total_bytes += found_slice.length
             return found_slice.length
         case read_plan.Cold():
