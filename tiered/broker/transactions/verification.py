@@ -5,11 +5,13 @@ one request to it is under way goes there together with the next. Must never app
 """
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from tiered.broker.context import BrokerContext
+from tiered.broker.partitions.partition import Partition
+from tiered.broker.partitions.transactions import Verification
 from tiered.broker.transactions.broker_channel import AskedTransaction, Outcomes, TransactionChannels
 from tiered.errors import ConcurrentTransactions, CoordinatorNotAvailable, TieredError
 from tiered.ids import TopicPartition
@@ -20,6 +22,8 @@ MAX_WAITING = 10_000
 """Questions for one broker. Each holds back a request of a producer, and so its connection."""
 MAX_PARTITIONS = 20_000
 """In one request; as many as a Produce request may have."""
+MOST_VOIDED = 5
+"""Markers that may come while a partition's leader asks; each ended a transaction of the same producer."""
 
 
 class CoordinatorHere(Protocol):
@@ -90,21 +94,65 @@ class Verifications:
         being ended that is tried again for a moment: the producer would have to send its records again. An error of
         the way to the coordinator is that of each partition; then nothing is known.
         """
-        clock = self._context.clock
-        asked = AskedTransaction(transactional_id=transactional_id, producer=producer, partitions=partitions, adds=adds)
-        started_ms = clock.monotonic_ms()
+        started_ms = self._context.clock.monotonic_ms()
         while True:
-            try:
-                outcomes = await self._outcomes(asked)
-            except TieredError as error:
-                outcomes = dict.fromkeys(partitions, error.without_frames())
-            settings = self._context.settings.transactions
-            is_late = clock.monotonic_ms() - started_ms >= settings.add_partitions_to_txn_retry_backoff_max_ms
-            if not adds or is_late or not any(isinstance(each, ConcurrentTransactions) for each in outcomes.values()):
+            outcomes = await self._outcomes(transactional_id, producer, partitions, adds)
+            if not await self._waited(outcomes, adds, started_ms):
                 return outcomes
-            await asyncio.sleep(settings.add_partitions_to_txn_retry_backoff_ms / 1000.0)
 
-    async def _outcomes(self, asked: AskedTransaction) -> Outcomes:
+    async def verify_appends(
+        self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Sequence[Partition], *, adds: bool
+    ) -> Mapping[TopicPartition, Verification | TieredError | None]:
+        """As `verify`, for the leader of these partitions: of each what its `append` is to be given for the producer's
+        first batch there, None where the producer's transaction is open by now, or why it may not write.
+
+        A marker that comes meanwhile voids the question, for the answer may be older: then it is asked again.
+        """
+        if not adds and not self._context.settings.transactions.transaction_partition_verification_enable:
+            return _questions(producer, partitions)
+        started_ms = self._context.clock.monotonic_ms()
+        voided = 0
+        while voided < MOST_VOIDED:
+            questions = _questions(producer, partitions)
+            asked = [partition for partition, question in questions.items() if question is not None]
+            outcomes = await self._outcomes(transactional_id, producer, asked, adds)
+            if await self._waited(outcomes, adds, started_ms):
+                continue
+            # The same object as long as it counts; None is the transaction that another request has opened meanwhile.
+            now = _questions(producer, partitions)
+            if all(now[each] is None or now[each] is questions[each] for each in asked if outcomes[each] is None):
+                return {partition: outcomes.get(partition) or question for partition, question in now.items()}
+            voided += 1
+        error = ConcurrentTransactions("one transaction after the other was ended here meanwhile; retry")
+        return dict.fromkeys((each.topic_partition for each in partitions), error)
+
+    async def _waited(self, outcomes: Outcomes, adds: bool, started_ms: float) -> bool:
+        """Whether it is worth asking again, after a pause: the last transaction is still being ended."""
+        settings = self._context.settings.transactions
+        if not adds or not any(isinstance(each, ConcurrentTransactions) for each in outcomes.values()):
+            return False
+        if self._context.clock.monotonic_ms() - started_ms >= settings.add_partitions_to_txn_retry_backoff_max_ms:
+            return False
+        await asyncio.sleep(settings.add_partitions_to_txn_retry_backoff_ms / 1000.0)
+        return True
+
+    async def _outcomes(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partitions: Collection[TopicPartition],
+        adds: bool,
+    ) -> Outcomes:
+        """Asked once. An error of the way to the coordinator is that of each partition."""
+        if not partitions:
+            return {}
+        asked = AskedTransaction(transactional_id=transactional_id, producer=producer, partitions=partitions, adds=adds)
+        try:
+            return await self._ask(asked)
+        except TieredError as error:
+            return dict.fromkeys(partitions, error.without_frames())
+
+    async def _ask(self, asked: AskedTransaction) -> Outcomes:
         coordinator = self._elsewhere(asked.transactional_id)
         if coordinator is not None:
             return await self._ask_elsewhere(coordinator, asked)
@@ -141,6 +189,15 @@ class Verifications:
         for each, outcomes in zip(together, found, strict=True):
             each.outcomes = outcomes
         queue.waiting = [each for each in queue.waiting if each.outcomes is None]
+
+
+def _questions(
+    producer: ProducerIdAndEpoch, partitions: Sequence[Partition]
+) -> dict[TopicPartition, Verification | None]:
+    return {
+        each.topic_partition: each.begin_verification(producer.producer_id, producer.producer_epoch)
+        for each in partitions
+    }
 
 
 def _fitting(first: _QuestionState, waiting: Collection[_QuestionState]) -> list[_QuestionState]:

@@ -37,7 +37,6 @@ class Unverified(NamedTuple):
     partition: Partition
     position: int
     header: BatchHeader
-    verification: Verification
 
 
 class Beforehand(NamedTuple):
@@ -63,49 +62,49 @@ def unverified(partition: Partition, buffer: memoryview, position: int, end: int
         return None
     if header.producer_id < 0:
         return None
-    verification = partition.begin_verification(header.producer_id, header.producer_epoch)
-    return None if verification is None else Unverified(partition, position, header, verification)
+    is_open = partition.begin_verification(header.producer_id, header.producer_epoch) is None
+    return None if is_open else Unverified(partition, position, header)
 
 
 async def verified(context: Context, transactional_id: str, batches: Sequence[Unverified]) -> Beforehand:
     """Which of these batches may be appended, by their coordinator's word; why the others may not, for this client."""
     broker = context.broker
-    adds = context.api_version >= FIRST_THAT_ADDS
     producers = {ProducerIdAndEpoch(each.header.producer_id, each.header.producer_epoch) for each in batches}
-    partitions = list(dict.fromkeys(each.partition.topic_partition for each in batches))
-    outcomes: Mapping[TopicPartition, TieredError | None]
+    partitions = {each.partition.topic_partition: each.partition for each in batches}
+    found: Mapping[TopicPartition, Verification | TieredError | None]
     if len(producers) > 1:
-        outcomes = dict.fromkeys(
-            partitions, InvalidProducerIdMapping("a transactional id has one producer, and this request names several")
-        )
-    elif adds or broker.settings.transactions.transaction_partition_verification_enable:
-        outcomes = await broker.verifications.verify(transactional_id, producers.pop(), partitions, adds=adds)
+        error = InvalidProducerIdMapping("a transactional id has one producer, and this request names several")
+        found = dict.fromkeys(partitions, error)
     else:
-        outcomes = dict.fromkeys(partitions)
-    errors = {partition: told(error, context.api_version) for partition, error in outcomes.items() if error is not None}
-    return _beforehand(batches, errors, broker.clock.now_ms())
+        found = await broker.verifications.verify_appends(
+            transactional_id,
+            producers.pop(),
+            list(partitions.values()),
+            adds=context.api_version >= FIRST_THAT_ADDS,
+        )
+    now_ms = broker.clock.now_ms()
+    failed: dict[int, TieredError] = {}
+    verifications: dict[int, Verification] = {}
+    for each in batches:
+        outcome = found[each.partition.topic_partition]
+        if isinstance(outcome, TieredError):
+            failed[each.position] = _refused(each, told(outcome, context.api_version), now_ms)
+        elif outcome is not None:
+            verifications[each.position] = outcome
+    return Beforehand(failed, verifications)
 
 
 def refused_for_now(batches: Iterable[Unverified | None], now_ms: int) -> Beforehand:
     """There is no room for requests that wait."""
     error = NotEnoughReplicas("too many requests of transactions wait for their coordinators; nothing was appended")
-    asked = [each for each in batches if each is not None]
-    return _beforehand(asked, {each.partition.topic_partition: error for each in asked}, now_ms)
+    return Beforehand({each.position: _refused(each, error, now_ms) for each in batches if each is not None}, {})
 
 
-def _beforehand(batches: Sequence[Unverified], errors: Mapping[TopicPartition, TieredError], now_ms: int) -> Beforehand:
-    failed: dict[int, TieredError] = {}
-    verifications: dict[int, Verification] = {}
-    for each in batches:
-        error = errors.get(each.partition.topic_partition)
-        if error is None:
-            verifications[each.position] = each.verification
-            continue
-        failed[each.position] = error
-        if isinstance(error, Retriable):
-            # The producer's next batches are on their way, and must not be taken for its first.
-            each.partition.producers.refused(each.header, error, now_ms)
-    return Beforehand(failed, verifications)
+def _refused(batch: Unverified, error: TieredError, now_ms: int) -> TieredError:
+    if isinstance(error, Retriable):
+        # The producer's next batches are on their way, and none of them must be taken for its first.
+        batch.partition.producers.refused(batch.header, error, now_ms)
+    return error
 
 
 def told(error: TieredError, api_version: int) -> TieredError:

@@ -1,26 +1,34 @@
 """A leader's questions about transactions: to the coordinator that there is now, many in one request."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.support.partition_appends import NOW_MS
 from tests.support.rules_only_coordinator import PRODUCER, RulesOnly, ValuesAlong, open_transaction, partition
+from tests.support.transactions import end, transactional_batch, write
 from tests.unit.broker.context import surroundings
+from tests.unit.broker.replication.replicas import replica, row, tell
+from tiered.broker.partitions.partition import Appended, Partition
+from tiered.broker.partitions.transactions import Verification
 from tiered.broker.transactions import verification
 from tiered.broker.transactions.verification import Verifications
 from tiered.errors import (
     ConcurrentTransactions,
     CoordinatorNotAvailable,
     ProducerFenced,
+    TieredError,
     TransactionAbortable,
 )
+from tiered.formats.control_record import MarkerType
+from tiered.ids import TopicPartition
 from tiered.meta.brokers import BrokerRow
 from tiered.peer.answers import ConnectionLost
-from tiered.rules.transactions.transaction_state import RAISES_EPOCH, ProducerIdAndEpoch, TransactionState
+from tiered.rules.transactions.transaction_state import RAISES_EPOCH, ProducerIdAndEpoch, Transaction, TransactionState
 
 OTHER = BrokerRow(
     broker_id=2, broker_epoch=1, boot_id="b", fenced=False, heartbeat_at_ms=0, host="127.0.0.1", port=1,
@@ -193,3 +201,100 @@ async def test_a_last_transaction_that_does_not_end_is_told(tmp_path: Path, adds
         found = await asks.verify("pay", PRODUCER, [partition(1)], adds=adds)
     assert isinstance(found[partition(1)], ConcurrentTransactions)
     assert rules.asked == 1
+
+
+# What the leader of a partition may append
+
+
+@pytest.fixture
+def led(tmp_path: Path) -> Partition:
+    """A partition without followers."""
+    made = replica(tmp_path, 1, min_insync_replicas=1)
+    tell(made, row(isr=(1,), replicas=(1,)))
+    return made
+
+
+class Interrupted(RulesOnly):
+    """Something happens to the partition after each answer was made, and before it arrives."""
+
+    def __init__(self, happens: Callable[[], object], times: int, *transactions: Transaction) -> None:
+        super().__init__(*transactions)
+        self._happens = happens
+        self._times = times
+
+    async def check_partitions(
+        self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, TieredError | None]:
+        found = await super().check_partitions(transactional_id, producer, partitions)
+        if self.asked <= self._times:
+            self._happens()
+        return found
+
+
+def transaction_with(led: Partition) -> Transaction:
+    return replace(open_transaction("pay"), partitions=frozenset([led.topic_partition]))
+
+
+def ends_the_last(led: Partition) -> Callable[[], object]:
+    """The marker of a transaction before, which comes late."""
+    return lambda: end(led, PRODUCER.producer_id, MarkerType.COMMIT, epoch=PRODUCER.producer_epoch, raises_epoch=True)
+
+
+def first_batch(led: Partition, verified: Verification | None) -> Appended:
+    data = memoryview(transactional_batch(PRODUCER.producer_id, epoch=PRODUCER.producer_epoch))
+    return led.append(data, 0, len(data), acks=-1, now_ms=NOW_MS, verified=verified)
+
+
+async def verified(asks: Verifications, led: Partition) -> Verification | TieredError | None:
+    return (await asks.verify_appends("pay", PRODUCER, [led], adds=False))[led.topic_partition]
+
+
+async def test_what_was_verified_may_be_appended(tmp_path: Path, led: Partition) -> None:
+    async with verifications(tmp_path, RulesOnly(transaction_with(led)), ValuesAlong(), is_here) as asks:
+        found = await verified(asks, led)
+        assert isinstance(found, Verification)
+        assert first_batch(led, found).base_offset == 0
+        assert await verified(asks, led) is None, "its transaction is open"
+
+
+async def test_a_question_that_a_marker_has_voided_is_asked_again(tmp_path: Path, led: Partition) -> None:
+    rules = Interrupted(ends_the_last(led), 1, transaction_with(led))
+    async with verifications(tmp_path, rules, ValuesAlong(), is_here) as asks:
+        found = await verified(asks, led)
+    assert rules.asked == 2
+    assert isinstance(found, Verification)
+    assert first_batch(led, found).base_offset == 1
+
+
+async def test_what_a_marker_voids_again_and_again_may_be_tried_later(tmp_path: Path, led: Partition) -> None:
+    rules = Interrupted(ends_the_last(led), 100, transaction_with(led))
+    async with verifications(tmp_path, rules, ValuesAlong(), is_here) as asks:
+        assert isinstance(await verified(asks, led), ConcurrentTransactions)
+    assert rules.asked == verification.MOST_VOIDED
+
+
+async def test_a_transaction_that_another_request_has_opened_meanwhile_needs_no_word(
+    tmp_path: Path, led: Partition
+) -> None:
+    rules = Interrupted(
+        lambda: write(led, PRODUCER.producer_id, epoch=PRODUCER.producer_epoch), 1, transaction_with(led)
+    )
+    async with verifications(tmp_path, rules, ValuesAlong(), is_here) as asks:
+        assert await verified(asks, led) is None
+    assert rules.asked == 1
+
+
+async def test_a_refusal_is_the_partitions_own(tmp_path: Path, led: Partition) -> None:
+    async with verifications(tmp_path, RulesOnly(open_transaction("pay")), ValuesAlong(), is_here) as asks:
+        assert isinstance(await verified(asks, led), TransactionAbortable)
+
+
+async def test_where_verification_is_switched_off_only_adding_asks(tmp_path: Path, led: Partition) -> None:
+    rules = RulesOnly(open_transaction("pay"))
+    off = {"transaction_partition_verification_enable": "false"}
+    async with verifications(tmp_path, rules, ValuesAlong(), is_here, **off) as asks:
+        assert isinstance(await verified(asks, led), Verification)
+        assert rules.asked == 0
+        found = await asks.verify_appends("pay", PRODUCER, [led], adds=True)
+    assert isinstance(found[led.topic_partition], Verification)
+    assert rules.transactions["pay"].partitions == {led.topic_partition}
