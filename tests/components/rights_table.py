@@ -174,6 +174,29 @@ def _producer_id(r: Any, transactional_id: str | None) -> Any:
     )
 
 
+def _transaction_partition(r: Any, name: str) -> Any:
+    return r.AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=name, v3_and_below_producer_id=1, v3_and_below_producer_epoch=0,
+        v3_and_below_topics=[r.AddPartitionsToTxnTopic(name=name, partitions=(0,))],
+    )  # fmt: skip
+
+
+def _transaction_offsets(r: Any, name: str) -> Any:
+    return r.AddOffsetsToTxnRequest(transactional_id=name, producer_id=1, producer_epoch=0, group_id=name)
+
+
+def _transaction_end(r: Any, name: str) -> Any:
+    return r.EndTxnRequest(transactional_id=name, producer_id=1, producer_epoch=0, committed=False)
+
+
+def _marker(r: Any, name: str) -> Any:
+    topic = r.WritableTxnMarkerTopic(name=name, partition_indexes=(0,))
+    marker = r.WritableTxnMarker(
+        producer_id=1, producer_epoch=0, transaction_result=False, topics=[topic], coordinator_epoch=0
+    )
+    return r.WriteTxnMarkersRequest(markers=[marker])
+
+
 def _coordinator(r: Any, kind: int, name: str) -> Any:
     return r.FindCoordinatorRequest(key_type=kind, coordinator_keys=[name])
 
@@ -292,6 +315,10 @@ ROWS: tuple[Row, ...] = (
     _row(22, 4, (("IDEMPOTENT_WRITE", "CLUSTER"),), CLUSTER, lambda r, n: _producer_id(r, None)),
     _row(22, 4, (("WRITE", "TRANSACTIONAL_ID"),), TXN, _producer_id),
     _row(23, 4, (("DESCRIBE", "TOPIC"),), TOPIC, _leader_epoch),
+    _row(24, 3, (("WRITE", "TRANSACTIONAL_ID"), ("WRITE", "TOPIC")), TXN, _transaction_partition),
+    _row(25, 3, (("WRITE", "TRANSACTIONAL_ID"), ("READ", "GROUP")), TXN, _transaction_offsets),
+    _row(26, 3, (("WRITE", "TRANSACTIONAL_ID"),), TXN, _transaction_end),
+    _row(27, 1, _ALTER_CLUSTER, CLUSTER, _marker),
     _row(29, 3, _DESCRIBE_CLUSTER, CLUSTER, _acls),
     _row(30, 3, _ALTER_CLUSTER, CLUSTER, _new_acl),
     _row(31, 3, _ALTER_CLUSTER, CLUSTER, _no_acl),
@@ -323,6 +350,11 @@ ROWS: tuple[Row, ...] = (
     _row(57, 2, _ALTER_CLUSTER, CLUSTER, _other_feature),
     _row(60, 1, (), 0, _brokers),
     _row(61, 0, (("READ", "TOPIC"),), TOPIC, _producers),
+    _row(
+        65, 0, (("DESCRIBE", "TRANSACTIONAL_ID"),), TXN,
+        lambda r, n: r.DescribeTransactionsRequest(transactional_ids=[n]),
+    ),
+    _row(66, 0, (), 0, lambda r, n: r.ListTransactionsRequest(state_filters=[], producer_id_filters=[])),
     _row(64, 0, _ALTER_CLUSTER, CLUSTER, lambda r, n: r.UnregisterBrokerRequest(broker_id=7)),
     _row(68, 0, (("READ", "GROUP"), ("DESCRIBE", "TOPIC")), GROUP, _beat),
     _row(

@@ -25,5 +25,5 @@ def codes_in(answer: Any) -> list[int]:
     found: list[int] = []
     for field in plan.fields:
         value = getattr(answer, field.name)
-        found += [value] if field.name == "error_code" else codes_in(value)
+        found += [value] if field.name in ("error_code", "partition_error_code") else codes_in(value)
     return found

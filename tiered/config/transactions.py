@@ -10,7 +10,7 @@ from tiered.config.setting import ConfigType, setting
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionSettings:
-    """Transactions: docs/adr/0023-a-transactions-end-is-one-row.md."""
+    """Transactions: docs/transactions.md."""
 
     # fmt: off
     add_partitions_to_txn_retry_backoff_max_ms: int = setting(

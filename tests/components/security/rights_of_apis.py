@@ -5,5 +5,5 @@ from tiered.server.kafka.apis import served_apis
 
 ASKED = [row for row in ROWS if row.key in {api.key for api in served_apis()}]
 NEEDED = [row for row in ASKED if row.rights]
-CHANGING = {api.key for api in served_apis() if api.audit is not None or api.name == "Produce"}
+CHANGING = {api.key for api in served_apis() if api.audit is not None or api.name in ("Produce", "EndTxn")}
 """Those that may change what a broker has of topics and settings."""

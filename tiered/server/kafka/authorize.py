@@ -44,16 +44,21 @@ def may(context: Context, operation: Operation, resource_type: ResourceType, nam
     return rights is None or rights.by_name(operation, resource_type)[name]
 
 
-def may_replicate(context: Context) -> bool:
-    """Whether this is one of the cluster's brokers: by who it is where brokers prove that, else by its rights, else by
-    the listener that it came by."""
+def is_broker(context: Context) -> bool:
+    """Whether this is one of the cluster's brokers: by who it is where brokers prove that, else by the listener that it
+    came by, unless there are rights."""
     broker, connection = context.broker, context.connection
+    if broker.authentication.tells_brokers:
+        return broker.authentication.is_broker(connection.principal)
+    return rights_of(context) is None and connection.listener.name == broker.options.inter_broker.name
+
+
+def may_replicate(context: Context) -> bool:
+    """Whether this is one of the cluster's brokers, or has their rights."""
     rights = rights_of(context)
-    if broker.authentication.tells_brokers and broker.authentication.is_broker(connection.principal):
-        return True
-    if rights is None:
-        return not broker.authentication.tells_brokers and connection.listener.name == broker.options.inter_broker.name
-    return rights.may(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+    return is_broker(context) or (
+        rights is not None and rights.may(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+    )
 
 
 def require(context: Context, operation: Operation, resource_type: ResourceType, name: str) -> None:

@@ -94,8 +94,8 @@ class Api:
     bytes, or `handle(context, request, reply)` takes kio's request object and the constructors of its reply, and gives
     the reply or Later; ApiVersions alone gets None, for a version that is not served. `refuse_below` names versions
     that are advertised for the sake of old clients (KAFKA-18659) and answered by closing the connection. `audit` says
-    what an administrative request was about. `on_replica` is what a read replica does instead of `handle` or `raw`, or
-    the same; without it a read replica does not serve the API.
+    what an administrative request was about, and `audits` which requests are one. `on_replica` is what a read replica
+    does instead of `handle` or `raw`, or the same; without it a read replica does not serve the API.
     """
 
     key: int
@@ -106,6 +106,7 @@ class Api:
     raw: RawHandler | None = None
     refuse_below: int = 0
     audit: audited.Tell | None = None
+    audits: Callable[[Context], bool] = lambda _: True
     on_replica: MessageHandler | RawHandler | Refused | None = None
 
 
@@ -216,7 +217,7 @@ class Dispatch:
             message = await api.handle(context, request, messages.reply(api.key, context.api_version))
         finally:
             # Also when its client has gone: what was begun may be done all the same.
-            if api.audit is not None:
+            if api.audit is not None and api.audits(context):
                 audited.note(self._broker.audit, context.connection, api.audit, api.name, request, message)
         framing = self._framed(api, context, correlation_id, message, started_ms)
         return Overlapping(framing) if isinstance(message, Later) else await framing

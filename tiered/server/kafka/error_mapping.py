@@ -24,7 +24,7 @@ from tiered.wire.error_codes import (
     UNSUPPORTED_VERSION,
 )
 
-__all__ = ["NONE", "error_code"]
+__all__ = ["NONE", "error_code", "producer_error_code"]
 
 TELEMETRY_CODES: Final[dict[Outcome, int]] = {
     Outcome.TAKEN: NONE,
@@ -140,3 +140,10 @@ def error_code(error: BaseException) -> int:
         if code is not None:
             return code
     return UNKNOWN_SERVER_ERROR
+
+
+def producer_error_code(error: BaseException, *, knows_fenced: bool) -> int:
+    """The code for a transactional producer; one that does not know PRODUCER_FENCED is told INVALID_PRODUCER_EPOCH."""
+    if isinstance(error, errors.ProducerFenced) and not knows_fenced:
+        return _CODES[errors.StaleProducerEpoch]
+    return error_code(error)

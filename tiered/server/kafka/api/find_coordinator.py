@@ -1,8 +1,7 @@
-"""FindCoordinator (key 10), versions 0 to 6: for a group the broker that holds its slot, for a transaction this one.
+"""FindCoordinator (key 10), versions 0 to 6: for a group or a transactional id the broker that holds its slot.
 
 Answered from memory. While nobody in service holds the slot, or this broker does and starts or stops, it is
-COORDINATOR_NOT_AVAILABLE, and clients ask again. Gaps: the transaction APIs are not served yet, so a client that
-goes on to use them is told at once which API is missing. Share groups (v6) are INVALID_REQUEST.
+COORDINATOR_NOT_AVAILABLE, and clients ask again. Share groups (v6) are INVALID_REQUEST.
 """
 
 from typing import TYPE_CHECKING
@@ -44,10 +43,10 @@ def _coordinator(context: Context, key_type: int, key: str) -> tuple[str, int, i
     try:
         if key_type == TRANSACTION:
             require(context, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, key)
-            return *here, broker.broker_id, NONE, None
-        if key_type != GROUP:
+        elif key_type == GROUP:
+            require_group(context, Operation.DESCRIBE, key)
+        else:
             raise InvalidRequest(f"key type {key_type} has no coordinator here")
-        require_group(context, Operation.DESCRIBE, key)
         elsewhere = broker.groups.coordinator_elsewhere(key)
     except TieredError as error:
         return "", -1, -1, error_code(error), str(error)
