@@ -6,6 +6,8 @@ here. A consumer reads with answers of every size, and a person in pages; then t
 
 import asyncio
 import random
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,9 +24,11 @@ from tiered.broker.partitions.partition import Partition
 from tiered.broker.people.record_reader import Limits, RecordReader, StoredRecord
 from tiered.broker.tiering import tier_plan
 from tiered.broker.tiering.compaction import CompactionRounds
+from tiered.broker.tiering.partition_loader import PartitionLoader
 from tiered.broker.tiering.tier_reader import TierReader
 from tiered.cold.bucket.segments import load_tail
 from tiered.formats.control_record import read_marker
+from tiered.formats.producer_snapshot import decode_producers
 from tiered.formats.record_batch import Record, encode_batch, read_header
 from tiered.rules.partition import read_plan
 from tiered.rules.transactions.transaction_state import ProducerIdAndEpoch
@@ -165,3 +169,44 @@ async def test_of_a_compacted_log_they_get_the_newest_committed_of_each_key(tmp_
         finally:
             await asyncio.to_thread(rounds.close)
         assert found == newest_of_each_key(expected.values())
+
+
+@pytest.mark.parametrize("commits", [True, False])
+async def test_a_log_that_only_the_store_has_begins_without_open_transactions(tmp_path: Path, commits: bool) -> None:
+    """As after a restore, and on a broker that lost its disk: the marker was not uploaded."""
+    chance, log = random.Random(1), TransactionalLog(start_offset=START_OFFSET)
+    for _ in range(20):
+        log.write(chance, 1, keys=5)
+    log.end(1, commits=commits)
+    async with tiers(tmp_path, {"retention.ms": "-1"}) as made, asyncio.TaskGroup() as group:
+        await made.cold_reader.start(group)
+        write(made.partition, log, made.clock.now_ms())
+        await upload(made)
+        cold_end_offset = made.partition.cold_end_offset
+        assert START_OFFSET < cold_end_offset < log.end_offset
+        newest = made.partition.committed[-1]
+        snapshot = load_tail(made.context.store, made.partition.place_of(newest)).producer_snapshot
+        assert [each.current_transaction_first_offset for each in decode_producers(snapshot)] == [START_OFFSET]
+
+        made.partition.log.discard()
+        shutil.rmtree(made.partition.log.directory)
+        loader = PartitionLoader(
+            context=made.context,
+            cold_reader=made.cold_reader,
+            image=made.image,
+            log_failed=lambda: None,
+            topics=made.topics,
+        )
+        topic = made.topics.by_name(made.partition.topic)
+        row = next(iter(made.image.rows_of(topic.topic_id)))
+        lost = await loader.open(topic, replace(row, cold_end_offset=cold_end_offset), made.partition.committed)
+        lost.apply_row(row, broker_epoch=made.context.state.broker_epoch)
+
+        assert (lost.last_stable_offset, lost.high_watermark) == (cold_end_offset, cold_end_offset)
+        assert lost.producers.entries[1].current_transaction_first_offset is None
+        reader = TierReader(made.cold_reader, made.context.disk, made.context.counters)
+        found, _ = await as_a_consumer(lost, reader, chance)
+        assert found == {offset: each for offset, each in log.records.items() if commits and offset < cold_end_offset}
+        assert lost.begin_verification(1, 0) is not None, "its next batch begins a transaction"
+        lost.log.discard()
+        await made.cold_reader.stop()
