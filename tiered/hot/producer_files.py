@@ -45,24 +45,16 @@ def producers_at(
 ) -> dict[int, ProducerEntry]:
     """The state of every producer when the log ended at `offset`, a boundary between batches.
 
-    Begins at the newest good snapshot and reads the headers after it; without one, at the first local segment. `notes`
+    The newest good snapshot and the headers after it say so; without one, the headers of all that is local. `notes`
     names files that could not be used. With `aborted_from` the segments also get the entries of their transaction
     indexes from that offset on, which they must not have yet. Raises CorruptBatch, OSError.
     """
-    producers: dict[int, ProducerEntry] = {}
-    start = segments[0].base_offset
-    for candidate in sorted(snapshot_offsets, reverse=True):
-        if not start <= candidate <= (offset if aborted_from is None else min(offset, aborted_from)):
-            continue
-        try:
-            found = read_snapshot(fs, directory, candidate)
-        except CorruptFile as error:
-            notes.append(f"{snapshot_path(directory, candidate)}: {error}; an older one is used")
-            continue
-        if found is not None:
-            producers = {entry.producer_id: entry for entry in found}
-            start = candidate
-            break
+    bounds = fs, directory, snapshot_offsets, segments[0].base_offset
+    start, producers = _newest_snapshot(*bounds, offset, notes)
+    newest: tuple[int, dict[int, ProducerEntry]] | None = None
+    if aborted_from is not None and aborted_from < start:
+        newest = start, producers
+        start, producers = _newest_snapshot(*bounds, aborted_from, notes)
     transactions = OpenTransactions(producers.values())
     for segment in segments:
         if segment.end_offset <= start or segment.base_offset >= offset:
@@ -73,6 +65,9 @@ def producers_at(
         for at, header in walk(fs, file, position, segment.size_bytes, block_bytes=FAR_BLOCK_BYTES):
             if header.base_offset >= offset:
                 break
+            if newest is not None and header.base_offset >= newest[0]:
+                producers, newest = newest[1], None  # It may know better: of ends that a power loss has taken.
+                transactions = OpenTransactions(producers.values())
             if header.producer_id >= 0 and header.base_offset >= start:
                 marker = _marker_at(fs, file, at, header) if header.is_control else None
                 if header.is_control and marker is None:
@@ -88,7 +83,24 @@ def producers_at(
                     continue
                 if ended.last_offset >= aborted_from:
                     segment.aborted.append(ended)
-    return producers
+    return producers if newest is None else newest[1]
+
+
+def _newest_snapshot(
+    fs: FileSystem, directory: str, snapshot_offsets: Sequence[int], first: int, last: int, notes: list[str]
+) -> tuple[int, dict[int, ProducerEntry]]:
+    """The offset and the producers of the newest good snapshot from `first` to `last`; none at `first` without one."""
+    for candidate in sorted(snapshot_offsets, reverse=True):
+        if not first <= candidate <= last:
+            continue
+        try:
+            found = read_snapshot(fs, directory, candidate)
+        except CorruptFile as error:
+            notes.append(f"{snapshot_path(directory, candidate)}: {error}; an older one is used")
+            continue
+        if found is not None:
+            return candidate, {entry.producer_id: entry for entry in found}
+    return first, {}
 
 
 def _marker_at(fs: FileSystem, file: OpenFile, position: int, header: BatchHeader) -> TransactionMarker | None:

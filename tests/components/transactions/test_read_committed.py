@@ -7,7 +7,7 @@ import pytest
 
 from tests.broker_process import BrokerProcess
 from tests.clients.raw import RawConnection
-from tests.components.batches import batch
+from tests.support.partition_appends import NOW_MS, batch
 from tests.support.topics import create
 from tests.support.transactions import transactional_batch
 from tests.unit.hot.log_files import append, open_log
@@ -17,6 +17,12 @@ from tiered.wire import messages
 
 LIST_OFFSETS, PRODUCERS = 2, 61
 LATEST = -1
+ABORT = TransactionMarker(type=MarkerType.ABORT, coordinator_epoch=5)
+QUICK_UPLOADS = {
+    "log.retention.check.interval.ms": 100,
+    "tiered.sweep.interval.ms": 100,
+    "log.local.retention.bytes": -2,
+}
 
 
 @pytest.fixture
@@ -26,19 +32,20 @@ def broker(make_broker: Callable[..., BrokerProcess]) -> BrokerProcess:
     made.start()
     create(made, "t")
     with RawConnection(made) as connection:
-        connection.produce("t", batch())
+        connection.produce("t", bytes(batch("v")))
     made.stop()
-    abort = TransactionMarker(type=MarkerType.ABORT, coordinator_epoch=5)
-    found = open_log(log_of(made))
-    for data in (
-        transactional_batch(7),
-        transactional_batch(8),
-        encode_marker(abort, producer_id=7, producer_epoch=0, timestamp_ms=1),
-    ):
-        append(found, data)
-    found.discard()
+    marker = encode_marker(ABORT, producer_id=7, producer_epoch=0, timestamp_ms=NOW_MS)
+    into_log(made, transactional_batch(7), transactional_batch(8), marker)
     made.start()
     return made
+
+
+def into_log(broker: BrokerProcess, *batches: bytearray) -> None:
+    """Appends to the log of a broker that has stopped, which finds out about it when it starts."""
+    log = open_log(log_of(broker))
+    for data in batches:
+        append(log, data)
+    log.discard()
 
 
 def log_of(broker: BrokerProcess) -> Path:
@@ -95,3 +102,31 @@ def test_producers_are_told_with_what_they_have_open(broker: BrokerProcess) -> N
         7: (-1, 5),
         8: (2, -1),
     }
+
+
+def test_a_transaction_whose_end_was_torn_off_above_the_store_holds_nobody_back(
+    make_broker: Callable[..., BrokerProcess],
+) -> None:
+    """By T1 it has ended: its records are in the store. Nobody is going to end it a second time."""
+    broker = make_broker(settings=QUICK_UPLOADS)
+    broker.start()
+    create(broker, "t")
+    broker.stop()
+    log = open_log(log_of(broker))
+    append(log, transactional_batch(7))
+    log.producer_source = log.producers_at_end
+    log.roll(NOW_MS)
+    append(log, encode_marker(ABORT, producer_id=7, producer_epoch=0, timestamp_ms=NOW_MS))
+    log.discard()
+    broker.start()
+    broker.wait_cold("t", end_offset=1)
+    broker.kill()
+    for path in [*log_of(broker).glob("recovery-point*"), log_of(broker) / f"{1:020}.log"]:
+        path.unlink()
+    for starts in range(2):
+        broker.start()
+        with RawConnection(broker) as connection:
+            found = connection.fetch("t", 0, isolation_level=1)
+            assert found.last_stable_offset == found.high_watermark == 1 + starts
+            connection.produce("t", bytes(batch("v")))
+        broker.kill()

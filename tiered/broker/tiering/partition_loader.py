@@ -70,8 +70,11 @@ class PartitionLoader:
             committed=committed,
             reserve=self._context.reserve,
         )
-        if committed and self._must_be_whole(row) and _begins_anew(local, row.cold_end_offset):
-            await self._continue_after_cold(partition)
+        if committed and self._must_be_whole(row) and local.log_end_offset == row.cold_end_offset:
+            if _begins_anew(local, row.cold_end_offset):
+                await self._continue_after_cold(partition)
+            elif any(each.current_transaction_first_offset is not None for each in local.recovery.producers):
+                await self._end_transactions(partition)
         return partition
 
     async def _load_committed(self, row: PartitionRow) -> list[CommittedSegment]:
@@ -119,12 +122,21 @@ class PartitionLoader:
         )
         # Kept before the first append: a crash must not forget what a later start could not find again.
         await self._context.disk.run(partition.log.keep_leader_epochs)
-        await self._context.disk.run(
-            partition.log.write_snapshot, partition.log.log_end_offset, tuple(partition.producers.entries.values())
-        )
+        await self._keep_producers(partition)
         log.warning(
             "%s: the local log begins anew where the store ends, at %d", partition.name, partition.cold_end_offset
         )
+
+    async def _end_transactions(self, partition: Partition) -> None:
+        """The log was torn where the store ends, and with it the ends of transactions that reach into the store. They
+        had ended (T1), and nobody is going to end them again."""
+        partition.restart_from_cold(producers=tuple(partition.producers.entries.values()), leader_epochs=())
+        await self._keep_producers(partition)
+        log.warning("%s: transactions that had ended lost their end with the log's", partition.name)
+
+    async def _keep_producers(self, partition: Partition) -> None:
+        producers = tuple(partition.producers.entries.values())
+        await self._context.disk.run(partition.log.write_snapshot, partition.log.log_end_offset, producers)
 
     async def begin_at_cold_end(self, partition: Partition) -> None:
         """Begins a log anew where the store ends, without knowing more of its past than the metadata store does.
@@ -211,9 +223,9 @@ class PartitionLoader:
 
 
 def _begins_anew(local: Log, cold_end_offset: int) -> bool:
-    """True when nothing local says who had written before `cold_end_offset`: a lost disk, or a tail that was torn
-    off below it. After an ordinary roll the closed segment's snapshot does."""
-    if local.log_end_offset != cold_end_offset or len(local.segments) != 1:
+    """True when nothing local says who had written before `cold_end_offset`, where the log ends: a lost disk, or a tail
+    that was torn off below it. After an ordinary roll the closed segment's snapshot does."""
+    if len(local.segments) != 1:
         return False
     snapshot = local.latest_snapshot(cold_end_offset)
     return not local.leader_epochs.entries or snapshot is None or snapshot[0] != cold_end_offset
