@@ -89,6 +89,26 @@ def test_what_is_acknowledged_by_all_was_fetched_by_brokers_that_logged_in(three
     assert len(partition.isrs) == 3
 
 
+def test_transactions_go_on_between_brokers_that_logged_in(three: LocalCluster) -> None:
+    """Leaders ask coordinators, and those send markers: with six ids, nearly always to another broker."""
+    topic = three.create_topic(partitions=3)
+    for name in "abcdef":
+        producer = confluent_kafka.Producer(
+            {
+                "bootstrap.servers": three.bootstrap_at("GUARDED"), "security.protocol": "SASL_PLAINTEXT",
+                "sasl.mechanism": "SCRAM-SHA-512", "sasl.username": "alice", "sasl.password": "secret of alice",
+                "transactional.id": name,
+            }
+        )  # fmt: skip
+        producer.init_transactions(30)
+        for _ in range(2):
+            producer.begin_transaction()
+            for number in range(3):
+                producer.produce(topic, name, partition=number)
+            producer.commit_transaction(30)
+            time.sleep(SESSION_MS / 1000)
+
+
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
 async def test_a_peer_logs_in_again_before_its_session_ends(three: LocalCluster, mechanism: str) -> None:
     async with await Peer.connect(*address(three), security=security(mechanism)) as peer:
