@@ -97,9 +97,9 @@ def finalized(connection: RawConnection) -> dict[str, int]:
     return {each.name: each.max_version_level for each in answer.finalized_features}
 
 
-def test_the_features_that_are_served_are_finalized_and_transactions_are_not(broker: BrokerProcess) -> None:
+def test_the_features_that_are_served_are_finalized(broker: BrokerProcess) -> None:
     with RawConnection(broker) as connection:
-        assert finalized(connection) == {"group.version": 1, "metadata.version": 29}
+        assert finalized(connection) == {"group.version": 1, "metadata.version": 29, "transaction.version": 2}
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
@@ -108,7 +108,10 @@ def test_the_features_that_are_served_are_finalized_and_transactions_are_not(bro
     [
         ("group.version", 1, 0),
         ("group.version", 0, INVALID_UPDATE_VERSION),
-        ("transaction.version", 2, INVALID_UPDATE_VERSION),
+        ("transaction.version", 2, 0),
+        ("transaction.version", 1, INVALID_UPDATE_VERSION),
+        ("transaction.version", 0, INVALID_UPDATE_VERSION),
+        ("share.version", 1, INVALID_UPDATE_VERSION),
     ],
 )
 def test_a_feature_stays_at_its_level(broker: BrokerProcess, version: int, feature: str, level: int, code: int) -> None:

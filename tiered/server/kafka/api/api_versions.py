@@ -30,11 +30,14 @@ METADATA_VERSION: Final = Feature("metadata.version", 29)
 GROUP_VERSION: Final = Feature("group.version", 1)
 """The consumer groups of KIP-848."""
 
-FEATURES: Final = (GROUP_VERSION, METADATA_VERSION)
+TRANSACTION_VERSION: Final = Feature("transaction.version", 2)
+"""Each end of a transaction raises its producer's epoch, and batches put their partitions into it (KIP-890). Clients
+choose that protocol by this level; those that know the first one alone go on with it."""
+
+FEATURES: Final = (GROUP_VERSION, METADATA_VERSION, TRANSACTION_VERSION)
 """Those whose behaviour this broker has (KIP-584), at the one level at which it has it: none can be raised, lowered or
-taken away. Left out is what is not served: transactions of the second kind (transaction.version 2), share groups,
-streams groups, KRaft itself."""
-EPOCH: Final = 1
+taken away. Left out is what is not served: share groups, streams groups, KRaft itself."""
+EPOCH: Final = 2
 """Of this list; another list has a higher one, for clients keep what came with the highest."""
 
 TELEMETRY = frozenset((71, 72))
