@@ -357,8 +357,11 @@ async def test_a_member_of_a_later_epoch_shows_that_what_was_stored_is_old(coord
     async with coordinator() as second:
         await loaded(second)
         await put_back(second, old)
-        second.groups.slots_changed([])
     async with coordinator() as third:
+        await loaded(third)
+        clock = third.context.clock
+        assert isinstance(clock, SetClock)
+        clock.waited_ms += 10_000
         with pytest.raises(UnknownMember):
             await third.groups.consumer.heartbeat(beat(two, after.epoch))
         assert members_of(third) == {}
