@@ -368,7 +368,7 @@ class ConsumerGroup:
         """
         if not has_changed and self.state.epoch == self._noted[0]:
             return
-        is_stable = self.phase is ConsumerGroupPhase.STABLE
+        is_stable = self.state.is_settled
         noted = (self.state.epoch, self.is_empty, is_stable)
         if noted == self._noted and not is_stable:
             return

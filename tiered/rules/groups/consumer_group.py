@@ -106,6 +106,13 @@ class ConsumerGroupState:
         return ConsumerGroupPhase.STABLE if settled else ConsumerGroupPhase.RECONCILING
 
     @property
+    def is_settled(self) -> bool:
+        """Stable, and who is away has what its target gives it, too: what members have is all that there is to know."""
+        return self.phase is ConsumerGroupPhase.STABLE and all(
+            member.assigned == self.target_of(member.member_id) for member in self._members.values()
+        )
+
+    @property
     def patterns(self) -> frozenset[Pattern]:
         """Every pattern that a member subscribes to."""
         return frozenset(member.pattern for member in self._members.values() if member.pattern)
@@ -294,7 +301,7 @@ class ConsumerGroupState:
     def restore(
         self, members: Iterable[Member], *, assignor: str, topics_hash: str, known_topics: KnownTopics, matches: Matches
     ) -> None:
-        """Goes on where another coordinator was, whose group was stable: what its members have is the target.
+        """Goes on where another coordinator was, whose group was settled: what its members have is the target.
 
         Another target is due where the topics that they subscribe to are others by now (`topics_hash`).
         """

@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, precondition, rule
 
 from tiered.errors import FencedInstance, FencedMemberEpoch, UnknownMember, UnreleasedInstance
 from tiered.ids import TopicId
@@ -189,6 +189,30 @@ def test_an_empty_group_goes_on_above_its_last_epoch() -> None:
     assert joined(group, "m1").epoch == 42
 
 
+def test_a_restored_group_goes_on_in_its_epoch_unless_its_topics_are_others() -> None:
+    before = made(a=4)
+    joined(before, "m1", "a", "b")
+    for counts, more in (({"a": 4}, 0), ({"a": 5}, 1), ({"a": 4, "b": 1}, 1), ({}, 1)):
+        after = ConsumerGroupState(epoch=before.epoch)
+        after.restore(
+            before, assignor="range", topics_hash=before.topics_hash, known_topics=catalogue(**counts), matches={}
+        )
+        assert (after.epoch, after.assignor) == (before.epoch + more, "range")
+        assert after.owner(A, 3) == "m1"
+        assert after.phase is (ConsumerGroupPhase.ASSIGNING if more else ConsumerGroupPhase.STABLE)
+
+
+def test_a_group_is_not_settled_while_a_member_that_is_away_lacks_some_of_its_target() -> None:
+    group = made(a=4)
+    joined(group, "m1", instance_id="i1")
+    assert group.is_settled
+    group.look_at_topics(catalogue(a=5), {})
+    group.leave_for_a_while(group.member("m1"))
+    group.retarget()
+    assert group.phase is ConsumerGroupPhase.STABLE
+    assert not group.is_settled
+
+
 # Whatever happens
 
 
@@ -334,6 +358,24 @@ class Groups(RuleBasedStateMachine):
     @rule()
     def retarget(self) -> None:
         self.group.retarget()
+
+    @precondition(lambda self: self.group.is_settled)
+    @rule(grown=st.integers(0, 1))
+    def go_on_with_another_coordinator(self, grown: int) -> None:
+        """It knows what was stored, but not what each member has said of that, and perhaps of more partitions."""
+        self.counts["a"] = min(12, self.counts["a"] + grown)
+        before, self.group = self.group, ConsumerGroupState(epoch=self.group.epoch)
+        self.group.restore(
+            [replace(member, unconfirmed=member.assigned) for member in before],
+            assignor=before.assignor,
+            topics_hash=before.topics_hash,
+            known_topics=catalogue(**self.counts),
+            matches={},
+        )
+        assert (self.group.epoch > before.epoch) is (self.group.topics_hash != before.topics_hash)
+        assert {member.member_id: self.group.target_of(member.member_id) for member in before} == {
+            member.member_id: before.target_of(member.member_id) for member in before
+        }
 
     @invariant()
     def no_partition_is_used_by_two(self) -> None:
