@@ -23,6 +23,7 @@ from tiered.rules.groups.assignors import NO_PARTITIONS, Partitions
 from tiered.rules.groups.consumer_heartbeat import Heartbeat, HeartbeatAnswer
 from tiered.rules.groups.consumer_member import LEAVE, LEAVE_FOR_A_WHILE, Member
 from tiered.rules.groups.group_state import GroupState
+from tiered.wire.consumer_protocol import Assignment, encode_assignment
 
 Next = Callable[[], AbstractAsyncContextManager[Coordinating]]
 JOIN = Heartbeat(
@@ -324,6 +325,24 @@ async def test_consumers_go_on_in_their_epochs_with_their_partitions(coordinator
         assert (back.epoch, back.assignment) == (row.generation, before["three"].assigned)
         await second.groups.check_commit("g", "one", None, epochs["one"])
         assert (await stored(second)).generation == row.generation
+
+
+async def test_members_of_both_protocols_in_one_group_go_on(coordinator: Next) -> None:
+    async with coordinator() as first:
+        joined = await first.groups.classic.join(joining(topic="orders"))
+        held = encode_assignment(Assignment(partitions={"orders": (0, 1, 2)}))
+        await first.groups.classic.sync(sync(joined.member_id, joined.generation, **{joined.member_id: held}))
+        answer = await first.groups.consumer.heartbeat(replace(JOIN, topics=frozenset({"nothing yet"})))
+        request = replace(joining(topic="orders"), member_id=joined.member_id)
+        epoch = (await first.groups.classic.join(request)).generation
+        has = (await first.groups.classic.sync(sync(joined.member_id, epoch))).assignment
+        assert (await first.groups.consumer.heartbeat(beat(JOIN, answer.epoch))).epoch == epoch
+        await stored(first)
+    async with coordinator() as second:
+        await second.groups.classic.heartbeat("g", member_id=joined.member_id, instance_id=None, generation=epoch)
+        assert (await second.groups.classic.sync(sync(joined.member_id, epoch))).assignment == has
+        assert (await second.groups.consumer.heartbeat(beat(JOIN, epoch))).epoch == epoch
+        assert members_of(second)[joined.member_id].classic is not None
 
 
 async def test_topics_that_changed_meanwhile_give_a_restored_group_another_epoch(coordinator: Next) -> None:
