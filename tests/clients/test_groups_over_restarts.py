@@ -56,7 +56,7 @@ class Reader:
             }
         )
         self._consumer.subscribe(
-            ["^" + topic] if settings.get("group.protocol") == "consumer" else [topic],
+            [topic],
             on_assign=self._assigned,
             on_revoke=lambda _, gone: self._gone("revoked", gone),
             on_lost=lambda _, gone: self._gone("lost", gone),
@@ -132,14 +132,18 @@ def read_all(readers: list[Reader], words: set[bytes]) -> bool:
 
 
 @pytest.mark.parametrize("end", ["killed", "stopped"])
-@pytest.mark.parametrize("settings", [CLASSIC, EAGER, CONSUMER], ids=["cooperative", "eager", "consumer"])
+@pytest.mark.parametrize(
+    ("settings", "wanted"),
+    [(CLASSIC, "work"), (EAGER, "work"), (CONSUMER, "work"), (CONSUMER, "^wor.*")],
+    ids=["cooperative", "eager", "consumer", "pattern"],
+)
 def test_a_restart_of_the_broker_rebalances_nobody(
-    make_broker: Callable[..., BrokerProcess], settings: dict[str, Any], end: str
+    make_broker: Callable[..., BrokerProcess], settings: dict[str, Any], wanted: str, end: str
 ) -> None:
     broker = make_broker(settings=SETTINGS).start()
     admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
     admin.create_topics([NewTopic("work", PARTITIONS, 1)])["work"].result(WAIT_S)
-    with group_of(3, broker.bootstrap, "g", "work", settings) as readers:
+    with group_of(3, broker.bootstrap, "g", wanted, settings) as readers:
         generation = at_rest(broker, "g")
         before = [reader.partitions for reader in readers]
         produce(broker.bootstrap, "work", first := {b"first %d" % number for number in range(PARTITIONS)})

@@ -26,6 +26,8 @@ class Load:
                 "enable.idempotence": True,
                 "linger.ms": 5,
                 "reconnect.backoff.max.ms": 200,
+                # Who is suspended keeps its connections: it is given up when it does not answer.
+                "socket.timeout.ms": 5_000,
                 "log_level": 0,
             }
         )

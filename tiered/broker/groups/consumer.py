@@ -143,7 +143,8 @@ class ConsumerGroups:
     def pattern_of(self, heartbeat: Heartbeat) -> Pattern:
         """The member's subscription from now on; a member that does not name one keeps its last."""
         if heartbeat.pattern is not None:
-            return Pattern(heartbeat.pattern, heartbeat.principal, heartbeat.host)
+            # One and the same where there is none, whoever says so: else it would be another subscription.
+            return Pattern(heartbeat.pattern, heartbeat.principal, heartbeat.host) if heartbeat.pattern else NO_PATTERN
         group = self._coordinator.find(heartbeat.group_id)
         member = group.state.find(heartbeat.member_id) if isinstance(group, ConsumerGroup) else None
         return NO_PATTERN if member is None else member.pattern

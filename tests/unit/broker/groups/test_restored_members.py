@@ -23,6 +23,7 @@ from tiered.rules.groups.assignors import NO_PARTITIONS, Partitions
 from tiered.rules.groups.consumer_heartbeat import Heartbeat, HeartbeatAnswer
 from tiered.rules.groups.consumer_member import LEAVE, LEAVE_FOR_A_WHILE, Member
 from tiered.rules.groups.group_state import GroupState
+from tiered.rules.security.principal import Principal
 from tiered.wire.consumer_protocol import Assignment, encode_assignment
 
 Next = Callable[[], AbstractAsyncContextManager[Coordinating]]
@@ -325,6 +326,21 @@ async def test_consumers_go_on_in_their_epochs_with_their_partitions(coordinator
         assert (back.epoch, back.assignment) == (row.generation, before["three"].assigned)
         await second.groups.check_commit("g", "one", None, epochs["one"])
         assert (await stored(second)).generation == row.generation
+
+
+@pytest.mark.parametrize("pattern", ["", "ord.*"])
+async def test_a_full_heartbeat_after_a_restart_is_no_other_subscription(coordinator: Next, pattern: str) -> None:
+    full = replace(JOIN, pattern=pattern, principal=Principal("User", "alice"), host="127.0.0.1")
+    async with coordinator() as first:
+        (answer,) = await consumers(first, full)
+        await stored(first)
+        owned = members_of(first)["m"].assigned
+    async with coordinator() as second:
+        again = await second.groups.consumer.heartbeat(replace(full, epoch=answer.epoch, owned=owned))
+        assert (again.epoch, again.assignment) == (answer.epoch, owned)
+        group = second.groups.find("g")
+        assert isinstance(group, ConsumerGroup)
+        assert group.state.epoch == answer.epoch
 
 
 async def test_members_of_both_protocols_in_one_group_go_on(coordinator: Next) -> None:
