@@ -60,7 +60,9 @@ class TransitionWriter:
             raise CoordinatorNotAvailable("too many transactions wait for SQL; try again later")
         self._waiting.append(_Waiting(transition, done))
         self._something.set()
-        return asyncio.shield(done)
+        stored = asyncio.shield(done)
+        stored.add_done_callback(_retrieve)
+        return stored
 
     async def _write_for_ever(self) -> None:
         while True:
