@@ -11,7 +11,10 @@ from uuid import UUID
 
 from tests.simulation.books import Batch, Book, Entry, Replica, Row, Violation
 from tests.simulation.loop import Process
+from tests.simulation.transaction_book import TransactionBook
 from tiered.broker.partitions.partition import Partition
+from tiered.formats.control_record import TransactionMarker
+from tiered.formats.record_batch import BatchHeader
 from tiered.hot.log import Log
 from tiered.ids import TopicPartition
 
@@ -24,6 +27,7 @@ class Checker:
         self.books: dict[TopicPartition, Book] = {}
         self.batches: dict[int, Batch] = {}
         """By their CRC."""
+        self.transactions = TransactionBook()
         self.lossy: set[str] = set()
         """Machines that have lost power or their disk, until they registered again: their copies may be short."""
         self.registrations: dict[int, tuple[int, bool]] = {}
@@ -83,6 +87,11 @@ class Checker:
                 entries.extend([(header.partition_leader_epoch, header.crc)] * (header.last_offset_delta + 1))
         self._check_members(book)
 
+    def marker_appended(self, crc: int, header: BatchHeader, marker: TransactionMarker | None) -> None:
+        """The end of a transaction is in somebody's log; more than one may have it."""
+        if marker is not None:
+            self.transactions.markers[crc] = header.producer_id, header.producer_epoch, marker
+
     def appended(self, log: Log, entries: list[Entry]) -> None:
         _, replica = self.replica_of(log.directory)
         replica.entries.extend(entries)
@@ -128,6 +137,8 @@ class Checker:
                     self.was_reported(partition.topic_partition, now[1], now[0])
             if before is None or now[0] > before[0]:
                 self._committed(book, replica, now[0], partition)
+            if not replica.has_failed:
+                self.transactions.check_stable(book, process.name, now[0], partition.last_stable_offset)
 
     def _leads(self, book: Book, machine: str, leader_epoch: int) -> None:
         known = book.leaders.setdefault(leader_epoch, machine)
@@ -166,6 +177,8 @@ class Checker:
             if crc == previous:
                 continue
             previous = crc
+            if self.transactions.committed(book, first + place, crc):
+                continue
             batch = self.batches.get(crc)
             if batch is None:
                 raise Violation(f"{book.name}: nobody ever sent the batch at offset {first + place}")
@@ -255,6 +268,11 @@ class Checker:
         if row.cold_end_offset > len(book.ledger):
             raise Violation(
                 f"T1: {book.name}: {row.cold_end_offset} is in the store, and only {len(book.ledger)} is committed"
+            )
+        stable = self.transactions.stable_offset(book.key, len(book.ledger))
+        if row.cold_end_offset > stable:
+            raise Violation(
+                f"T1: {book.name}: {row.cold_end_offset} is in the store, and a transaction is open since {stable}"
             )
 
     def _check_members(self, book: Book, why: str = "") -> None:

@@ -30,6 +30,8 @@ ALL = -1
 REQUEST_TIMEOUT_MS = 1_500
 TIMEOUT_S = 2.5
 READ_BYTES = 4096
+FIRST_PRODUCER_ID = 1_000_000_000
+"""Far above what SQL gives out in a run."""
 
 
 @dataclass(slots=True)
@@ -122,7 +124,7 @@ class Producer(Client):
         ]
         data = encode_batch(
             records,
-            producer_id=1000 + self.number if idempotent else -1,
+            producer_id=FIRST_PRODUCER_ID + self.number if idempotent else -1,
             producer_epoch=0 if idempotent else -1,
             base_sequence=self._base_sequence if idempotent else -1,
         )

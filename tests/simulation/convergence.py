@@ -58,7 +58,34 @@ def _unsettled(world: "World") -> str | None:
         if isinstance(client, Consumer) and client.position != len(world.checker.book(client.key).ledger):
             book = world.checker.book(client.key)
             return f"a consumer of {book.name} is at {client.position} of {len(book.ledger)}"
+    return _open_transaction(world)
+
+
+def _open_transaction(world: "World") -> str | None:
+    """X4: every transaction ends, and the last stable offset is the high watermark then."""
+    for sentence, what in _NOTHING_OPEN:
+        found = world.sql.catalogue.driver.execute(sentence).fetchone()
+        if found is not None:
+            return f"{what} in SQL: {found}"
+    for machine in world.machines.values():
+        assert machine.process is not None
+        for partition in machine.process.partitions:
+            if partition.last_stable_offset != partition.high_watermark:
+                return (
+                    f"X4: the last stable offset of {partition.name} on {machine.name} is "
+                    f"{partition.last_stable_offset}, where {partition.high_watermark} is committed"
+                )
     return None
+
+
+_NOTHING_OPEN = (
+    (
+        "SELECT transactional_id, state FROM transactional_producer WHERE state IN "
+        "('Ongoing', 'PrepareCommit', 'PrepareAbort')",
+        "X4: a transaction is open",
+    ),
+    ("SELECT group_id, producer_id FROM transaction_offset", "X1: offsets wait for no transaction"),
+)
 
 
 def _is_out_of_replicas(world: "World") -> bool:

@@ -7,7 +7,7 @@ import asyncio
 import random
 import struct
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, ClassVar
 
@@ -20,9 +20,12 @@ from tiered import runtime
 from tiered.broker.host import disk_reserve
 from tiered.broker.partitions.partition import Partition
 from tiered.broker.rounds import housekeeping
+from tiered.formats import control_record
 from tiered.hot.log import Log
-from tiered.meta import changes, group_offsets
+from tiered.meta import changes, group_offsets, transactions
 from tiered.meta.changes import ChangeSet
+from tiered.meta.transactions import TransactionChange
+from tiered.rules.transactions.transaction_state import TransactionState
 
 
 class Hooks:
@@ -34,6 +37,8 @@ class Hooks:
     rng: Random = Random(0)
     offsets_written: Callable[[Connection], None] = lambda conn: None
     """Looks at what a transaction of a group coordinator is about to commit."""
+    transitions_written: Callable[[Connection, Sequence[TransactionChange]], None] = lambda conn, decided: None
+    """Looks at what a coordinator of transactions is about to commit: at those that it decides."""
     answers: ClassVar[dict[tuple[int, int], ChangeSet]] = {}
     """Of the change feed, in this run."""
     is_installed = False
@@ -58,6 +63,7 @@ def install() -> None:
     _install_partition()
     _install_feed()
     _install_offsets()
+    _install_transactions()
     housekeeping.STALL_PROBE_MS = 3_600_000  # Nothing ever blocks this loop
     disk_reserve.RESERVE_BYTES = 0  # A file of 4 MiB for each start of each broker is what the disk would be busy with
 
@@ -102,8 +108,27 @@ def _install_offsets() -> None:
     group_offsets.write = write  # type: ignore[assignment]
 
 
-_OF_A_BATCH = struct.Struct(">12x i x I 2x i").unpack_from
-"""Leader epoch, CRC and last offset delta of a batch's header."""
+def _install_transactions() -> None:
+    plain = transactions.write
+
+    def write(conn: Connection, transitions: Sequence[TransactionChange], by: Any) -> Any:
+        written = plain(conn, transitions, by)
+        ongoing = TransactionState.ONGOING
+        decided = [
+            each
+            for number, each in enumerate(transitions)
+            if number not in written.refused
+            and (each.before is not None and each.before.state is ongoing and each.after.state.is_decided)
+        ]
+        Hooks.transitions_written(conn, decided)
+        return written
+
+    transactions.write = write
+
+
+_OF_A_BATCH = struct.Struct(">12x i x I h i").unpack_from
+"""Leader epoch, CRC, attributes and last offset delta of a batch's header."""
+_CONTROL = 0x20
 
 
 def _install_log() -> None:
@@ -121,8 +146,10 @@ def _install_log() -> None:
     def append(log: Log, buffer: memoryview, position: int, end: int, headers: Any, **kwargs: Any) -> Any:
         answer = plain_append(log, buffer, position, end, headers, **kwargs)
         entries: list[Entry] = []
-        for at, _ in headers:
-            leader_epoch, crc, last_offset_delta = _OF_A_BATCH(buffer, at)
+        for at, header in headers:
+            leader_epoch, crc, attributes, last_offset_delta = _OF_A_BATCH(buffer, at)
+            if attributes & _CONTROL:
+                _check("marker_appended", crc, header, control_record.read_marker(buffer, at, header))
             entries.extend([(leader_epoch, crc)] * (last_offset_delta + 1))
         _check("appended", log, entries)
         return answer

@@ -15,6 +15,7 @@ from tests.simulation.disk import Disk, ProcessFiles
 from tests.simulation.loop import Process
 from tests.simulation.network import Unanswered
 from tests.simulation.store import ProcessStore
+from tests.simulation.transaction_channels import SimTransactionChannels
 from tiered.broker.broker import Broker
 from tiered.broker.replaceable_parts import BrokerParts
 from tiered.config import BrokerSettings, ServeOptions
@@ -111,6 +112,7 @@ class Machine:
             store=ProcessStore(world.bucket, world.network, self.name, process, world.rng),
             files=ProcessFiles(self.disk, process),
             channels=SimChannels(self, process),
+            transaction_channels=SimTransactionChannels(self),
             boot_id=self.boot_id(),
         )
         return Broker(options, self.clock, parts)

@@ -19,6 +19,7 @@ SETTINGS = {
     "tiered.lag.sample.interval.ms": "600000",
     "tiered.reconcile.interval.ms": "-1",
     "offsets.topic.num.partitions": "4",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
 }
 TOPIC = {
     "min.insync.replicas": "2",
@@ -41,6 +42,17 @@ class Plan:
     batches_per_second: float = 2.0
     poll_s: float = 1.0
     groups: int = 2
+    transactors: int = 0
+    """Transactional producers; the last two have one transactional id between them, and fence each other."""
+
+
+PLAIN = Plan()
+TRANSACTIONAL = Plan(transactors=4, groups=1, batches_per_second=0.7)
+
+
+def plan_of(seed: int) -> Plan:
+    """Every other seed has transactions."""
+    return TRANSACTIONAL if seed % 2 else PLAIN
 
 
 @dataclass(slots=True, kw_only=True)

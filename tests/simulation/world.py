@@ -13,7 +13,7 @@ import tempfile
 import warnings
 import zlib
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from random import Random
 from uuid import UUID
@@ -33,8 +33,10 @@ from tests.simulation.loop import NOBODY, PROCESS, Process, SimLoop, Stuck
 from tests.simulation.machine import Machine
 from tests.simulation.nemesis import Nemesis
 from tests.simulation.network import Network
-from tests.simulation.plan import SETTINGS, TOPIC, Outcome, Plan
+from tests.simulation.plan import SETTINGS, TOPIC, Outcome, Plan, plan_of
+from tests.simulation.stable_reader import StableReader
 from tests.simulation.store import Bucket
+from tests.simulation.transactors import Transactor
 from tiered.broker.broker import Broker
 from tiered.broker.replication.answer import FollowerFetchEntry
 from tiered.config import BrokerSettings
@@ -42,6 +44,7 @@ from tiered.errors import TieredError
 from tiered.hot.segment_files import SHARED_OPEN_SEGMENTS
 from tiered.ids import TopicId, TopicPartition
 from tiered.meta import topics
+from tiered.meta.transactions import TransactionChange
 from tiered.server.kafka.error_mapping import error_code
 from tiered.wire.fetch import FetchPartitionResult, FetchRequest, FetchResponse, FetchTopicResult
 
@@ -54,7 +57,7 @@ class World:
     def __init__(self, seed: int, catalogue: Catalogue, *, plan: Plan | None = None, traces: bool = False) -> None:
         self.seed = seed
         self.rng = Random(seed)
-        self.plan = plan or Plan()
+        self.plan = plan or plan_of(seed)
         self.loop = SimLoop(Random(self.rng.random()))
         self.context = NOBODY
         self.network = Network(self.loop, Random(self.rng.random()))
@@ -146,6 +149,7 @@ class World:
         hooks.Hooks.checker, hooks.Hooks.rng = self.checker, Random(self.rng.random())
         hooks.Hooks.answers.clear()
         hooks.Hooks.offsets_written = self._offsets_written
+        hooks.Hooks.transitions_written = self._transitions_written
         hooks.Hooks.report = self.violation_outside
         SHARED_OPEN_SEGMENTS.__init__()  # type: ignore[misc]
         self.sql.on_change = self._sql_changed
@@ -214,6 +218,24 @@ class World:
                     client.check_stored(conn)
                 except Violation as violation:
                     self.violation_outside(str(violation))
+        try:
+            self._check_offsets(conn)
+        except Violation as violation:
+            self.violation_outside(str(violation))
+
+    def _transitions_written(self, conn: Connection, decided: Sequence[TransactionChange]) -> None:
+        try:
+            for each in decided:
+                assert each.before is not None
+                self.checker.transactions.decided(each.before, each.after)
+            self._check_offsets(conn)
+        except Violation as violation:
+            self.violation_outside(str(violation))
+
+    def _check_offsets(self, conn: Connection) -> None:
+        for client in self.clients:
+            if isinstance(client, Transactor):
+                client.check_stored(conn)
 
     async def _story(self) -> None:
         # Where commits are gathered for long, some wait in a coordinator that is replaced meanwhile.
@@ -243,6 +265,7 @@ class World:
         if failed:
             raise failed[0]  # type: ignore[misc]
         if not self.counts["unavailable at the end"]:
+            self.checker.transactions.check_ended()
             self.checker.check_converged([machine.name for machine in self.machines.values()])
 
     async def _all_serve(self) -> bool:
@@ -264,7 +287,7 @@ class World:
 
     def _start_clients(self, keys: list[TopicPartition]) -> list["asyncio.Task[None]"]:
         number = 0
-        work: list[Producer | Consumer | Committer] = []
+        work: list[Producer | Consumer | Committer | Transactor] = []
         for key in keys:
             for acks in (ALL, ALL, 1):
                 producer = Producer(self, number, key, acks=acks)
@@ -280,13 +303,29 @@ class World:
             self.clients.append(committer)
             work.append(committer)
             number += 1
+        for transactional_id, protocol in self._transactional_ids():
+            transactor = Transactor(self, number, transactional_id, keys, protocol=protocol)
+            self.clients.append(transactor)
+            work.append(transactor)
+            number += 1
+        for key in keys if self.plan.transactors else ():
+            reader = StableReader(self, number, key)
+            self.clients.append(reader)
+            work.append(reader)
+            number += 1
         tasks = []
         for client in work:
             process = Process(self.loop, client.name)
             tasks.append(process.spawn(self._client(client)))
         return tasks
 
-    async def _client(self, client: "Producer | Consumer | Committer") -> None:
+    def _transactional_ids(self) -> list[tuple[str, int]]:
+        """With their protocols. The last one has two producers, as where one is taken for dead and goes on."""
+        count = self.plan.transactors
+        ids = [(f"transactor-{number}", 1 + number % 2) for number in range(count - 1)]
+        return [*ids, (f"transactor-{count - 2}", self.rng.choice([1, 2]))] if count > 1 else []
+
+    async def _client(self, client: "Producer | Consumer | Committer | Transactor") -> None:
         try:
             await client.run()
         except Violation as violation:
