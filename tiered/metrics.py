@@ -201,6 +201,12 @@ class CountersState:
     )
     group_rebalances: int = metric("tiered_group_rebalances_total", "Rebalances of groups.")
     group_members_expired: int = metric("tiered_group_members_expired_total", "Members that left by being silent.")
+    transactions: Counter[str] = metric(
+        "tiered_transactions_total",
+        "Transactions that were decided here, by outcome.",
+        "outcome",
+        of=lambda: Counter(committed=0, aborted=0, timed_out=0),
+    )
     event_loop_stall_ms: float = 0.0
     event_loop_max_stall_ms: float = metric("tiered_event_loop_max_stall_ms", "Longest stall of the event loop so far.")
     event_loop_stalls: Histogram = metric(

@@ -24,12 +24,13 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from tests.broker_process import BrokerProcess
+from tests.support.transactional_producers import begun
 from tiered.server.http.messages.openapi import template_of
 from tiered.server.http.messages.route import Route
 from tiered.server.http.routes import ROUTES
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
-TOPIC, GROUP = "orders", "readers"
+TOPIC, GROUP, TRANSACTIONAL_ID = "orders", "readers", "payments"
 # A stream ends when its client goes, and these clients wait for the end: its tests are in test_http_tail.
 FUZZED = [route for route in ROUTES if route.has_deadline]
 
@@ -70,6 +71,7 @@ def names(fuzzed: BrokerProcess) -> Mapping[str, Any]:
     client.alter_consumer_group_offsets([confluent_kafka.ConsumerGroupTopicPartitions(GROUP, [partition])])[
         GROUP
     ].result(30)
+    begun(fuzzed.bootstrap, TRANSACTIONAL_ID, TOPIC)
     cluster_id = fuzzed.get("/v3/clusters")["data"][0]["cluster_id"]
     return {
         "cluster_id": cluster_id,
@@ -80,6 +82,7 @@ def names(fuzzed: BrokerProcess) -> Mapping[str, Any]:
         "broker_id": 1,
         "group": GROUP,
         "consumer_group_id": GROUP,
+        "transactional_id": TRANSACTIONAL_ID,
         "name": "retention.ms",
     }
 

@@ -46,6 +46,7 @@ def nothing(guarded: GuardedBroker) -> None:
 def path_of(guarded: GuardedBroker, route: str, name: str) -> str:
     for parameter, value in (
         ("{cluster_id}", guarded.broker.cluster_id), ("{topic}", name), ("{topic_name}", name), ("{group}", name),
+        ("{transactional_id}", name),
         ("{consumer_group_id}", name), ("{partition}", "0"), ("{partition_id}", "0"), ("{broker_id}", "1"),
         ("{name}", "retention.ms"), ("{consumer_id}", "m"), ("{snapshot}", name),
         ("{pin}", "00000000-0000-0000-0000-000000000001"),

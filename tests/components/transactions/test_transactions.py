@@ -9,27 +9,15 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 
 from tests.broker_process import BrokerProcess
 from tests.clients.clients import value_of
+from tests.support import transactional_producers
 from tests.support.topics import create
+from tests.support.transactional_producers import WAIT_S, send
 
-WAIT_S = 30.0
 FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
 
 
 def producer(broker: BrokerProcess, transactional_id: str, **settings: object) -> Producer:
-    """Initialized: whoever had the id is fenced."""
-    config = {name.replace("_", "."): value for name, value in settings.items()}
-    made = Producer(
-        {"bootstrap.servers": broker.bootstrap, "transactional.id": transactional_id, "log_level": 0, **config}
-    )
-    made.init_transactions(WAIT_S)
-    return made
-
-
-def send(made: Producer, topic: str, *values: str, partition: int = 0) -> None:
-    """In the open transaction, and answered."""
-    for value in values:
-        made.produce(topic, value.encode(), partition=partition)
-    assert made.flush(WAIT_S) == 0
+    return transactional_producers.producer(broker.bootstrap, transactional_id, **settings)
 
 
 class Reader:

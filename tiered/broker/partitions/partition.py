@@ -124,7 +124,7 @@ class Partition(ColdEnd):
         self.high_watermark = min(self.log_start_offset, log.log_end_offset)
 
         self.producers = Producers(producers)
-        self._transactions = PartitionTransactions(
+        self.transactions = PartitionTransactions(
             producers.values(), end_offset=log.log_end_offset, stable_offset=self.high_watermark
         )
         self.traffic = TrafficState()
@@ -137,7 +137,7 @@ class Partition(ColdEnd):
     @property
     def last_stable_offset(self) -> int:
         """As far as a read_committed reader may see: no transaction below is open, or has an end that may go (X4)."""
-        return self._transactions.last_stable_offset(self.high_watermark, self.log_start_offset)
+        return self.transactions.last_stable_offset(self.high_watermark, self.log_start_offset)
 
     @property
     def offsets(self) -> PartitionOffsets:
@@ -375,8 +375,8 @@ class Partition(ColdEnd):
                 return Appended(
                     verdict.base_offset, verdict.last_offset + 1, stamped, self.log_start_offset, self.leader_epoch
                 )
-            if header.attributes & TRANSACTIONAL_BIT or self._transactions.is_any_open:
-                self._transactions.check(self.producers.entries.get(header.producer_id), header, verified)
+            if header.attributes & TRANSACTIONAL_BIT or self.transactions.is_any_open:
+                self.transactions.check(self.producers.entries.get(header.producer_id), header, verified)
         try:
             self._reserve.require_room()
             self._require_replicas(leadership, acks)
@@ -392,7 +392,7 @@ class Partition(ColdEnd):
     def begin_verification(self, producer_id: int, producer_epoch: int) -> Verification | None:
         """What `append` has to be given once the coordinator has said that the producer's transaction is ongoing; None
         when there is nothing to ask, for its transaction is open here."""
-        return self._transactions.begin_verification(
+        return self.transactions.begin_verification(
             self.producers.entries.get(producer_id), producer_id, producer_epoch
         )
 
@@ -408,7 +408,7 @@ class Partition(ColdEnd):
             raise ShuttingDown(f"{self.name} is closing here; refresh metadata and retry")
         leadership = self.require_leader()
         entry = self.producers.entries.get(producer.producer_id)
-        batch = self._transactions.due_marker(entry, marker, producer, raises_epoch=raises_epoch, now_ms=now_ms)
+        batch = self.transactions.due_marker(entry, marker, producer, raises_epoch=raises_epoch, now_ms=now_ms)
         if batch is None:
             return None
         self._require_replicas(leadership, ALL)
@@ -441,7 +441,7 @@ class Partition(ColdEnd):
             log_append_time_ms = now_ms
             record_batch.stamp_log_append_time(buffer, position, header.size_bytes, now_ms)
             header = record_batch.read_header(buffer, position, end)
-        aborted = () if marker is None else self._transactions.aborted_in(((header, base_offset, marker),))
+        aborted = () if marker is None else self.transactions.aborted_in(((header, base_offset, marker),))
         headers = ((position, header),)
         self.log.append(buffer, position, end, headers, base_offset=base_offset, now_ms=now_ms, aborted=aborted)
         traffic = self.traffic
@@ -451,7 +451,7 @@ class Partition(ColdEnd):
         if header.producer_id >= 0:
             self.producers.note(header, base_offset, now_ms, marker)
             if header.attributes & TRANSACTIONAL_BIT:
-                self._transactions.note(header, base_offset, marker)
+                self.transactions.note(header, base_offset, marker)
         self.advance_high_watermark()
         if leadership.has_followers:
             self.growth.wake()
@@ -479,7 +479,7 @@ class Partition(ColdEnd):
                 self.log.begin_leader_epoch(run.leader_epoch)
             first = run.headers[0][0]
             end = run.headers[-1][0] + run.headers[-1][1].size_bytes
-            aborted = self._transactions.aborted_in(run.placed()) if run.markers else ()
+            aborted = self.transactions.aborted_in(run.placed()) if run.markers else ()
             self.log.append(
                 run.buffer, first, end, run.headers, base_offset=base_offset, now_ms=now_ms, may_roll=False,
                 aborted=aborted,
@@ -491,7 +491,7 @@ class Partition(ColdEnd):
                         continue  # Of a kind that ends no transaction.
                     self.producers.note(header, header.base_offset, now_ms, marker)
                     if header.attributes & TRANSACTIONAL_BIT:
-                        self._transactions.note(header, header.base_offset, marker)
+                        self.transactions.note(header, header.base_offset, marker)
 
     def log_truncated(self, producers: Sequence[ProducerEntry] | None) -> None:
         """The log was cut, or begins anew; `producers` are those at its end, None when the cut failed and nobody
@@ -503,7 +503,7 @@ class Partition(ColdEnd):
     def _replace_producers(self, producers: Sequence[ProducerEntry]) -> None:
         stable_offset = self.last_stable_offset
         self.producers.replace(producers)
-        self._transactions.begin_anew(producers, end_offset=self.log.log_end_offset, stable_offset=stable_offset)
+        self.transactions.begin_anew(producers, end_offset=self.log.log_end_offset, stable_offset=stable_offset)
 
     def end_of_leader_epoch(self, leader_epoch: int) -> tuple[int, int]:
         """(leader epoch, its end offset) for the newest epoch not above `leader_epoch`; (-1, -1) if there is none,

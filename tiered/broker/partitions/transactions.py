@@ -29,6 +29,16 @@ class Verification:
     producer_epoch: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoldingTransaction:
+    """The open transaction at which the last stable offset stands. `since_ms` is the time of its first record as far as
+    that is known: after a restart, of the oldest of its last batches."""
+
+    producer_id: int
+    first_offset: int
+    since_ms: int | None
+
+
 class PartitionTransactions:
     """Part of one partition, which tells it of every transactional batch."""
 
@@ -50,11 +60,13 @@ class PartitionTransactions:
     def begin_anew(self, entries: Iterable[ProducerEntry], *, end_offset: int, stable_offset: int) -> None:
         """The log ends at `end_offset` with these producers. Of transactions that ended below nothing else is known:
         the last stable offset stays at `stable_offset` until all of their markers are committed."""
+        entries = tuple(entries)
         self._open = OpenTransactions(entries)
         self._known_from_offset = end_offset
         self._stable_offset = stable_offset
-        self._unstable = OrderedDict.fromkeys(self._open.first_offsets())
-        """The first offsets of transactions that are open or end in `_ended`, the smallest first."""
+        known = {entry.current_transaction_first_offset: _oldest_ms(entry) for entry in entries}
+        self._unstable = OrderedDict((offset, known[offset]) for offset in self._open.first_offsets())
+        """The first offsets of transactions that are open or end in `_ended`, the smallest first, and since when."""
         self._ended: deque[tuple[int, int]] = deque()
         """Offset of the marker and first offset of those whose marker is not known to be committed."""
         self.is_any_open = bool(self._unstable)
@@ -77,7 +89,7 @@ class PartitionTransactions:
             before = len(self._open)
             self._open.note(header, base_offset, marker)
             if len(self._open) > before:
-                self._unstable[base_offset] = None
+                self._unstable[base_offset] = header.base_timestamp_ms
                 self.is_any_open = True
             return
         self._end_verifications(header.producer_id)
@@ -85,6 +97,18 @@ class PartitionTransactions:
         if ended is not None:
             self._ended.append((base_offset, ended.first_offset))
             self.is_any_open = bool(len(self._open))
+
+    def holder(self, high_watermark: int, log_start_offset: int) -> HoldingTransaction | None:
+        """The open transaction that keeps the last stable offset below the high watermark. None where nothing does, or
+        one that has ended and waits for its marker to be committed."""
+        stable_offset = self.last_stable_offset(high_watermark, log_start_offset)
+        oldest = self._open.oldest()
+        if oldest is None or stable_offset >= high_watermark or oldest[1] > stable_offset:
+            return None
+        producer_id, first_offset = oldest
+        return HoldingTransaction(
+            producer_id=producer_id, first_offset=first_offset, since_ms=self._unstable.get(first_offset)
+        )
 
     def aborted_in(self, batches: Iterable[PlacedBatch]) -> Sequence[AbortedIndexEntry]:
         """The rows of aborted transactions that end in batches which are about to be appended."""
@@ -130,3 +154,10 @@ class PartitionTransactions:
         key = header.producer_id, header.producer_epoch
         is_verified = verified is not None and self._verifications.get(key) is verified
         producer_state.check_transaction(entry, header, is_verified=is_verified)
+
+
+def _oldest_ms(entry: ProducerEntry) -> int | None:
+    first_offset = entry.current_transaction_first_offset
+    if first_offset is None:
+        return None
+    return min((each.timestamp_ms for each in entry.batches if each.base_offset >= first_offset), default=None)

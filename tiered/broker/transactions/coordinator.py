@@ -260,6 +260,11 @@ class TransactionCoordinator:
         """Transactions that are open or being ended here. For metrics."""
         return sum(each.started_at_ms is not None for each in self._known.values())
 
+    @property
+    def undelivered_count(self) -> int:
+        """Markers of decided transactions that are still to be written. For metrics."""
+        return self._markers.undelivered_count
+
     # One transactional id at a time
 
     @asynccontextmanager
@@ -306,8 +311,9 @@ class TransactionCoordinator:
         if known is found and found.state.is_decided:
             self._carry_out(found)
 
-    async def _store(self, before: Transaction | None, after: Transaction) -> Transaction:
-        """`after`, once SQL has it. Where that is not known the row is read again by the next request."""
+    async def _store(self, before: Transaction | None, after: Transaction, *, outcome: str = "aborted") -> Transaction:
+        """`after`, once SQL has it. Where that is not known the row is read again by the next request. `outcome` is how
+        a transaction is counted that is not committed."""
         if after is before:
             return after
         name = after.transactional_id
@@ -318,6 +324,9 @@ class TransactionCoordinator:
         except BaseException:
             self._read_again(name)
             raise
+        if after.state.is_decided:
+            commits = after.state is TransactionState.PREPARE_COMMIT
+            self._context.counters.transactions["committed" if commits else outcome] += 1
         if self._slots.tenure(slot) != tenure:
             return after  # It stands; whoever holds the slot now goes on with it.
         self._known[name] = after
@@ -415,7 +424,7 @@ class TransactionCoordinator:
                     log.info(
                         "the transaction of %s is open for more than %d ms: aborted", transactional_id, now.timeout_ms
                     )
-                    await self._store(now, transaction_state.fenced(now, now_ms=now_ms))
+                    await self._store(now, transaction_state.fenced(now, now_ms=now_ms), outcome="timed_out")
         except TieredError as error:
             log.warning("the transaction of %s timed out, and is not aborted yet: %s", transactional_id, error)
 

@@ -36,6 +36,10 @@ class OpenTransactions:
         """Of all, the oldest first."""
         return list(self._first_offsets.values())
 
+    def oldest(self) -> tuple[int, int] | None:
+        """The producer and the first offset of the oldest; None where none is open."""
+        return next(iter(self._first_offsets.items()), None)
+
     def note(self, header: BatchHeader, base_offset: int, marker: TransactionMarker | None) -> AbortedIndexEntry | None:
         """Takes over the next batch. When that is a marker which ends a transaction: the row of it, for the index of
         aborted transactions if it was aborted. Kafka's rows are the same."""

@@ -12,7 +12,7 @@ from tests.support.transactions import end, marker_header, transactional_batch, 
 from tests.unit.broker.replication.replicas import fetch, replica, row, tell
 from tiered.broker.host.disk_reserve import DiskReserve
 from tiered.broker.partitions.partition import Partition
-from tiered.broker.partitions.transactions import PartitionTransactions
+from tiered.broker.partitions.transactions import HoldingTransaction, PartitionTransactions
 from tiered.errors import (
     InvalidTransactionState,
     LogDirFailed,
@@ -22,7 +22,7 @@ from tiered.errors import (
     TransactionCoordinatorFenced,
 )
 from tiered.formats.control_record import MarkerType, TransactionMarker
-from tiered.formats.producer_snapshot import ProducerEntry
+from tiered.formats.producer_snapshot import ProducerBatch, ProducerEntry
 from tiered.formats.segment_object import AbortedIndexEntry
 from tiered.hot.file_system import RealFileSystem
 
@@ -357,3 +357,45 @@ def test_the_last_stable_offset_is_that_of_the_batches_and_never_goes_back(steps
         if high_watermark >= known_from:
             assert found == expected
         before = found
+
+
+# What people see
+
+
+def test_a_partition_says_which_open_transaction_holds_it_back_and_since_when(alone: Partition) -> None:
+    def holder() -> tuple[int, int, int | None] | None:
+        found = alone.transactions.holder(alone.high_watermark, alone.log_start_offset)
+        return None if found is None else (found.producer_id, found.first_offset, found.since_ms)
+
+    append(alone, batch("v"))
+    assert holder() is None
+    write(alone, 7, 0)
+    write(alone, 8, 0)
+    assert holder() == (7, 1, NOW_MS)
+    end(alone, 7, COMMIT)
+    assert holder() == (8, 2, NOW_MS)
+    end(alone, 8, ABORT)
+    assert holder() is None
+
+
+def test_after_a_restart_it_is_since_the_oldest_batch_that_is_remembered() -> None:
+    batches = tuple(
+        ProducerBatch(base_sequence=each, last_sequence=each, base_offset=each, last_offset=each, timestamp_ms=each)
+        for each in range(3, 8)
+    )
+    entries = (ProducerEntry(producer_id=7, producer_epoch=0, batches=batches, current_transaction_first_offset=5),)
+    made = PartitionTransactions(entries, end_offset=8, stable_offset=5)
+    assert made.holder(8, 0) == HoldingTransaction(producer_id=7, first_offset=5, since_ms=5)
+
+
+def test_a_transaction_that_has_ended_is_not_told_while_its_marker_is_on_its_way(tmp_path: Path) -> None:
+    leader, second = replica(tmp_path, 1), replica(tmp_path, 2)
+    for each in (leader, second):
+        tell(each, row(isr=(1, 2), replicas=(1, 2)))
+    write(leader, 7, 0)
+    for _ in range(2):
+        fetch(leader, second)
+    assert leader.transactions.holder(leader.high_watermark, leader.log_start_offset) is not None
+    end(leader, 7, COMMIT)
+    assert (leader.last_stable_offset, leader.high_watermark) == (0, 1)
+    assert leader.transactions.holder(leader.high_watermark, leader.log_start_offset) is None

@@ -57,6 +57,9 @@ async def test_a_transaction_begins_is_decided_and_gets_a_marker_in_each_of_its_
     for marker, _ in made.leaders.written:
         assert (marker.marker.type, marker.producer, marker.raises_epoch) == (kind, told, protocol == RAISES_EPOCH)
         assert marker.marker.coordinator_epoch == tenure
+    async with asyncio.timeout(5):
+        while (await made.coordinator.describe("payments")).state.is_decided:
+            await asyncio.sleep(0.01)  # SQL has it; the coordinator hears of that in a moment.
     await made.coordinator.add_partitions("payments", told, made.partitions, protocol=protocol)
 
 
@@ -164,6 +167,28 @@ async def test_a_transaction_that_is_open_for_too_long_is_aborted_and_its_produc
         await made.until(TransactionState.COMPLETE_ABORT)
         with pytest.raises(ProducerFenced):
             await made.coordinator.end("payments", producer, commits=True, protocol=KEEPS_EPOCH)
+        assert made.groups.context.counters.transactions == {"committed": 0, "aborted": 0, "timed_out": 1}
+
+
+async def test_what_was_decided_is_counted_once_and_what_is_open_or_waits_for_markers_too(made: Transacting) -> None:
+    counted, late = made.groups.context.counters.transactions, made.partitions[1]
+    producer = await made.begun()
+    assert (made.coordinator.open_count, made.coordinator.undelivered_count) == (1, 0)
+    made.leaders.refuse[late] = NotLeader("another broker leads it now")
+    for _ in range(2):
+        await made.coordinator.end("payments", producer, commits=True, protocol=KEEPS_EPOCH)
+    await asyncio.sleep(0.05)
+    assert (made.coordinator.open_count, made.coordinator.undelivered_count) == (1, 1)
+    made.leaders.refuse.clear()
+    await made.until(TransactionState.COMPLETE_COMMIT)
+    assert counted == {"committed": 1, "aborted": 0, "timed_out": 0}
+    await made.begun()
+    await made.coordinator.abort("payments")
+    await made.until(TransactionState.COMPLETE_ABORT)
+    assert made.coordinator.undelivered_count == 0
+    await made.begun()
+    await made.initialized()
+    assert counted == {"committed": 1, "aborted": 2, "timed_out": 0}
 
 
 async def test_a_transactional_id_that_nobody_uses_is_forgotten_in_the_end(tmp_path: Path) -> None:

@@ -22,6 +22,15 @@ from tiered.server.http.neighbours.forward import Neighbour, ask_all
 
 Facts = dict[str, Any]
 
+HOLDER = schema.Form(
+    {
+        "producer_id": schema.integer("Its open transaction keeps last_stable_offset below high_watermark."),
+        "first_offset": schema.integer(),
+        "since_ms": schema.nullable(
+            schema.integer("When its first record was written; after a restart, of what is known of it.")
+        ),
+    }
+)
 PARTITION = schema.record(
     {
         "partition": schema.integer(),
@@ -41,6 +50,7 @@ PARTITION = schema.record(
         "overdue_end_offset": schema.integer("From cold_end_offset up to here uploads are late; equal if none is."),
         "high_watermark": schema.integer(),
         "last_stable_offset": schema.integer(),
+        "held_back_by": schema.nullable(HOLDER.schema),
         "log_end_offset": schema.integer(),
         "local_bytes": schema.integer("On one broker: the one that told it."),
         "cold_bytes": schema.integer(),
@@ -112,6 +122,7 @@ def _facts(broker: Broker, topic: Topic, number: int) -> Facts:
 
 def _of_replica(broker: Broker, partition: Partition) -> Facts:
     log = partition.log
+    holder = partition.transactions.holder(partition.high_watermark, partition.log_start_offset)
     return {
         "log_start_offset": partition.log_start_offset,
         "local_log_start_offset": log.local_log_start_offset,
@@ -119,6 +130,7 @@ def _of_replica(broker: Broker, partition: Partition) -> Facts:
         "overdue_end_offset": broker.overdue_end_offset(partition),
         "high_watermark": partition.high_watermark,
         "last_stable_offset": partition.last_stable_offset,
+        "held_back_by": None if holder is None else HOLDER.of(holder),
         "log_end_offset": log.log_end_offset,
         "local_bytes": log.size_bytes,
         "cold_bytes": partition.cold_bytes,
@@ -136,6 +148,7 @@ def _of_catalogue(log_start_offset: int, cold_end_offset: int) -> Facts:
         "overdue_end_offset": cold_end_offset,
         "high_watermark": cold_end_offset,
         "last_stable_offset": cold_end_offset,
+        "held_back_by": None,
         "log_end_offset": cold_end_offset,
         "local_bytes": 0,
         "cold_bytes": 0,

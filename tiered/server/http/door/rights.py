@@ -52,6 +52,10 @@ def _group(operation: Operation, parameter: str = "group") -> tuple[Need, ...]:
     return (Need(operation, ResourceType.GROUP, parameter),)
 
 
+def _transaction(operation: Operation) -> tuple[Need, ...]:
+    return (Need(operation, ResourceType.TRANSACTIONAL_ID, "transactional_id"),)
+
+
 _V3 = "/v3/clusters/{cluster_id}"
 _V3_TOPIC = _V3 + "/topics/{topic_name}"
 _PARTITION = "/partitions/{partition_id}"
@@ -91,6 +95,9 @@ RIGHTS: dict[str, tuple[Need, ...]] = {
     "DELETE /api/v1/groups/{group}": _group(Operation.DELETE),
     "GET /api/v1/groups/{group}/lag": _group(Operation.DESCRIBE),
     "POST /api/v1/groups/{group}/offsets/reset": _group(Operation.READ),
+    "GET /api/v1/transactions": OPEN,
+    "GET /api/v1/transactions/{transactional_id}": _transaction(Operation.DESCRIBE),
+    "POST /api/v1/transactions/{transactional_id}/abort": _transaction(Operation.WRITE),
     "GET /api/v1/snapshots": OPEN,
     "POST /api/v1/snapshots": OPEN,
     "GET /api/v1/snapshots/{snapshot}": OPEN,

@@ -52,6 +52,7 @@ _STATUS: dict[type[errors.TieredError], int] = {
     errors.PinNotFound: 404,
     errors.SnapshotExists: 409,
     errors.GroupNotFound: 404,
+    errors.TransactionalIdNotFound: 404,
     errors.GroupNotEmpty: 409,
     errors.MessageTooLarge: 413,
     errors.OutOfRange: 416,

@@ -138,6 +138,7 @@ def query_flag(name: str, description: str = "", *, default: bool = False) -> Fl
 TOPIC = path_text("topic", "The topic's name.", max_length=249)
 PARTITION = path_number("partition", "The partition's number.")
 GROUP = path_text("group", "The group's id.", max_length=32_767)
+TRANSACTIONAL_ID = path_text("transactional_id", "The transactional id.", max_length=32_767)
 SNAPSHOT = path_text("snapshot", "The snapshot's name.", max_length=249)
 PIN = path_text("pin", "The pin's id.", max_length=36)
 CONSOLE_FOLDER = path_text("folder", "css, img, js or views.", max_length=20)
@@ -153,7 +154,7 @@ CONFIG_NAME = path_text("name", "The config's name.", max_length=249)
 IN_PATHS: Mapping[str, Parameter] = {
     each.name: each
     for each in (
-        *(TOPIC, PARTITION, GROUP, SNAPSHOT, PIN, CONSOLE_FOLDER, CONSOLE_FILE),
+        *(TOPIC, PARTITION, GROUP, TRANSACTIONAL_ID, SNAPSHOT, PIN, CONSOLE_FOLDER, CONSOLE_FILE),
         *(CLUSTER_ID, TOPIC_NAME, PARTITION_ID, BROKER_ID, GROUP_ID, CONSUMER_ID, CONFIG_NAME),
     )
 }

@@ -21,6 +21,7 @@ from tiered.broker.partitions.partition import Partition
 from tiered.broker.partitions.topics import Topic
 from tiered.broker.people.client_metrics import WHO, Outcome, Series
 from tiered.broker.people.lag_history import GroupLag
+from tiered.broker.transactions.coordinator import TransactionCoordinator
 from tiered.metrics import DESCRIBED, CountersState, Metric
 from tiered.read_replica.replica import ReadReplica
 from tiered.rules.security.quotas import QuotaKey
@@ -197,6 +198,28 @@ _OF_BROKER = (
     ),
     gauge("tiered_disk_full", "1 while writes are refused to keep a reserve.", "reserve.is_low"),
 )
+_OF_TRANSACTIONS = (
+    gauge(
+        "tiered_open_transactions",
+        "Transactions coordinated here that are open or being ended.",
+        "coordinator.open_count",
+    ),
+    gauge(
+        "tiered_undelivered_markers",
+        "Ends of decided transactions that partitions have not been told yet.",
+        "coordinator.undelivered_count",
+    ),
+    gauge(
+        "tiered_held_back_partitions",
+        "Partitions led here whose last stable offset lies below the high watermark.",
+        lambda view: len(view.held_back),
+    ),
+    gauge(
+        "tiered_max_held_back_records",
+        "Records between the two where that is most: read_committed readers wait for them.",
+        lambda view: max(view.held_back, default=0),
+    ),
+)
 _OF_DISK = (
     gauge("tiered_disk_free_bytes", "Free bytes of the data folder's disk.", "disk_free_bytes"),
     gauge("tiered_disk_total_bytes", "Size of the data folder's disk.", "disk_total_bytes"),
@@ -239,6 +262,23 @@ class _Named:
     omitted: Mapping[str, int]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Transactions:
+    """What is open here. `held_back` has the records above the last stable offset of each partition that has some."""
+
+    coordinator: TransactionCoordinator
+    held_back: list[int]
+
+
+def _transactions_of(broker: Broker) -> _Transactions:
+    above = (
+        each.high_watermark - each.last_stable_offset
+        for each in broker.topics.partitions()
+        if each.leadership is not None
+    )
+    return _Transactions(coordinator=broker.transactions, held_back=[each for each in above if each > 0])
+
+
 def _of_topics(name: str) -> Callable[[_Named], object]:
     return lambda named: {
         topic.name: sum(getattr(each.traffic, name) for each in topic.partitions) for topic in named.topics
@@ -267,6 +307,7 @@ _BY_NAME = (
             ("cold_end_offset", "cold_end_offset", "Where the object store's part ends."),
             ("local_log_start_offset", "log.local_log_start_offset", "First offset on the local disk."),
             ("high_watermark", "high_watermark", "Offset up to which consumers may read."),
+            ("last_stable_offset", "last_stable_offset", "Offset up to which read_committed consumers may read."),
             ("log_end_offset", "log.log_end_offset", "Offset of the next record."),
             ("local_bytes", "log.size_bytes", "Bytes on the local disk."),
             ("cold_bytes", "cold_bytes", "Bytes in the object store."),
@@ -305,6 +346,7 @@ _OF_CLIENTS = (
 )
 METRICS: tuple[Metric, ...] = (
     *(*DESCRIBED.values(), *_THROTTLED, *_OF_REQUESTS, *_OF_CLUSTER, *_OF_CACHE, *_OF_STORE, *_OF_BROKER),
+    *_OF_TRANSACTIONS,
     *(*_OF_DISK, *_WHAT_RUNS, *_OF_PROCESS, *_BY_NAME, *_OF_CLIENTS),
 )
 """All that a broker tells of itself."""
@@ -320,6 +362,7 @@ async def _metrics(request: web.Request) -> web.Response:
         families_at_doors(broker.counters, request.app[REQUESTS]),
         families_of(_OF_CLUSTER, request.app[VIEWS].of(broker)),
         families_of(_OF_BROKER, broker),
+        families_of(_OF_TRANSACTIONS, _transactions_of(broker)),
         families_of(_OF_DISK, facts),
         families_of_any(broker, facts),
         _families_by_name(broker),
