@@ -8,7 +8,7 @@ decision stands in SQL, nor let time decide anything but when an abort is tried 
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Collection
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 from tiered.broker.context import BrokerContext
@@ -43,6 +43,9 @@ LISTED_AT_ONCE = 1_000
 EXPIRED_AT_ONCE = 1_000
 ABORTED_AT_ONCE = 500
 RETRY_MS = 1_000.0
+ENDING_MS = 100.0
+"""A producer's next request waits so long for the markers of its last transaction. Clients that are told to come back
+do so after 20 ms or 100, which is longer than most ends take."""
 # Ids that nobody uses are dropped from memory when they were found so twice.
 FORGET_INTERVAL_MS = 60_000
 
@@ -53,6 +56,8 @@ class _TurnState:
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     asking: int = 0
+    completed: asyncio.Event = field(default_factory=asyncio.Event)
+    """For those that wait until the last transaction has ended everywhere."""
 
 
 class TransactionCoordinator:
@@ -145,7 +150,7 @@ class TransactionCoordinator:
             raise InvalidTransactionTimeout(
                 f"transaction.timeout.ms={timeout_ms} is not in 1 to {most_ms} (transaction.max.timeout.ms there)"
             )
-        async with self._turn(transactional_id) as now:
+        async with self._turn(transactional_id, waits=True) as now:
             fresh = await self._fresh_producer_id(now)
             found = transaction_state.initialized(
                 now,
@@ -173,7 +178,7 @@ class TransactionCoordinator:
         Raises InvalidProducerIdMapping, ProducerFenced, ConcurrentTransactions, NotCoordinator and
         CoordinatorNotAvailable.
         """
-        async with self._turn(transactional_id) as now:
+        async with self._turn(transactional_id, waits=True) as now:
             after = transaction_state.with_partitions(
                 now, producer, frozenset(partitions), protocol=protocol, now_ms=self._context.clock.now_ms()
             )
@@ -268,12 +273,15 @@ class TransactionCoordinator:
     # One transactional id at a time
 
     @asynccontextmanager
-    async def _turn(self, transactional_id: str) -> AsyncIterator[Transaction | None]:
-        """The transaction as SQL has it, with no other request for the same id under way."""
+    async def _turn(self, transactional_id: str, *, waits: bool = False) -> AsyncIterator[Transaction | None]:
+        """The transaction as SQL has it, with no other request for the same id under way. `waits`: the last one has
+        ended everywhere, unless that takes longer than ENDING_MS."""
         self._check_ours(transactional_id)
         turn = self._turns.setdefault(transactional_id, _TurnState())
         turn.asking += 1
         try:
+            if waits:
+                await self._wait_for_end(transactional_id, turn)
             async with turn.lock:
                 self._check_ours(transactional_id)
                 yield self._known.get(transactional_id) or await self._load(transactional_id)
@@ -281,6 +289,15 @@ class TransactionCoordinator:
             turn.asking -= 1
             if not turn.asking:
                 del self._turns[transactional_id]
+
+    async def _wait_for_end(self, transactional_id: str, turn: _TurnState) -> None:
+        known = self._known.get(transactional_id)
+        if known is None or not known.state.is_decided:
+            return
+        turn.completed.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ENDING_MS / 1000.0):
+                await turn.completed.wait()
 
     def _check_ours(self, transactional_id: str) -> None:
         if not transactional_id:
@@ -361,6 +378,8 @@ class TransactionCoordinator:
                 return
             if done.exception() is None:
                 self._known[name] = after
+                if name in self._turns:
+                    self._turns[name].completed.set()
             else:
                 self._read_again(name)
 

@@ -11,6 +11,7 @@ from sqlalchemy import Connection
 
 from tests.unit.broker.groups.coordinators import coordinating
 from tests.unit.broker.transactions.transacting import Transacting, start, transacting
+from tiered.broker.transactions import coordinator
 from tiered.errors import (
     ConcurrentTransactions,
     CoordinatorNotAvailable,
@@ -90,6 +91,21 @@ async def test_until_the_last_marker_is_written_the_next_transaction_waits(made:
     del made.leaders.refuse[late]
     await made.until(TransactionState.COMPLETE_COMMIT)
     assert sorted(partition for _, partition in made.leaders.written) == sorted(made.partitions), "each once"
+
+
+@pytest.mark.parametrize("protocol", [KEEPS_EPOCH, RAISES_EPOCH])
+async def test_the_next_transaction_begins_at_once_when_the_last_one_is_complete(
+    made: Transacting, protocol: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A producer that is told to come back does so after 20 ms, which was most of a transaction's time."""
+    monkeypatch.setattr(coordinator, "ENDING_MS", 30_000.0)
+    producer = await made.begun(protocol=protocol)
+    for _ in range(5):
+        producer = await made.coordinator.end("payments", producer, commits=True, protocol=protocol)
+        await made.coordinator.add_partitions("payments", producer, made.partitions, protocol=protocol)
+    await made.coordinator.end("payments", producer, commits=False, protocol=protocol)
+    new = await made.coordinator.init_producer_id("payments", 60_000)
+    assert new.producer_epoch > producer.producer_epoch
 
 
 async def test_a_new_producer_fences_the_old_one_and_aborts_what_it_had_open(made: Transacting) -> None:
