@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
+from tests.simulation.plan import PLAIN, Plan
 from tiered.broker.control.registration import Marker, Registration
 from tiered.broker.partitions import acknowledgements
 from tiered.broker.partitions.partition import Partition, Role
@@ -31,6 +32,8 @@ class Mutant:
     breaks: str
     """The rule or invariant, and how."""
     patches: Callable[[], Patches]
+    plan: Plan = PLAIN
+    """Of the runs that are to show it."""
 
 
 class _NeverRaised(Exception):

@@ -13,8 +13,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from unittest.mock import patch
 
-from tests.simulation import runner
-from tests.simulation.bugs import MUTANTS, Mutant
+from tests.simulation import bugs, runner, transaction_bugs
+from tests.simulation.bugs import Mutant
+
+MUTANTS = (*bugs.MUTANTS, *transaction_bugs.MUTANTS)
 
 
 @contextmanager
@@ -41,10 +43,10 @@ def hunt(mutant: Mutant, seeds: range) -> Catch | None:
     started = time.monotonic()
     for seed in seeds:
         with planted(mutant):
-            outcome = runner.run_seed(seed)
+            outcome = runner.run_seed(seed, plan=mutant.plan)
         if outcome.violation is None:
             continue
-        without = runner.run_seed(seed).violation
+        without = runner.run_seed(seed, plan=mutant.plan).violation
         if without is not None:
             print(f"seed {seed} proves nothing of {mutant.name}: without it: {without}", flush=True)
             continue

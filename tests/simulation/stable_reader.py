@@ -11,6 +11,9 @@ from tiered.formats.control_record import MarkerType, read_marker
 from tiered.formats.segment_object import AbortedIndexEntry
 from tiered.rules.partition import read_plan
 
+BEGINS_ANEW = 0.1
+"""How often it reads all again: from the store, and what was aborted long ago."""
+
 
 class StableReader(Consumer):
     """As Consumer, up to the last stable offset."""
@@ -33,6 +36,8 @@ class StableReader(Consumer):
         partition = self._partition(broker)
         partition.require_replica()
         partition.check_leader_epoch(where.leader_epoch)
+        if self.rng.random() < BEGINS_ANEW:
+            self.position = 0
         offset, data = self.position, b""
         aborted: list[AbortedIndexEntry] = []
         match partition.plan_read(offset, committed_only=True):
