@@ -99,10 +99,21 @@ class RawConnection:
     # Produce and Fetch
 
     def produce(
-        self, topic: str, batch: bytes | None, *, partition: int = 0, version: int = 9, acks: int = 1
+        self,
+        topic: str,
+        batch: bytes | None,
+        *,
+        partition: int = 0,
+        version: int = 9,
+        acks: int = 1,
+        transactional_id: str | None = None,
     ) -> produce_codec.PartitionResult:
         body = produce_codec.encode_produce_request(
-            [produce_codec.TopicBatches(topic, None, [(partition, batch)])], version, acks=acks, timeout_ms=5000
+            [produce_codec.TopicBatches(topic, None, [(partition, batch)])],
+            version,
+            acks=acks,
+            timeout_ms=5000,
+            transactional_id=transactional_id,
         )
         answer = self.call(produce_codec.API_KEY, version, body)
         return produce_codec.decode_produce_response(answer, 0, len(answer), version).topics[0].partitions[0]

@@ -22,7 +22,7 @@ WORDS = sorted(
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 CODE = re.compile(r"```.*?```|`[^`\n]+`", re.DOTALL)
 MAKE = re.compile(r"\bmake\s+(?:-\S+\s+)*([a-z][a-z-]*)")
-COMMAND = re.compile(r"(?:^|[\s`/$])tiered[ \t]+([a-z][a-z-]+)(?:[ \t]+([a-z]+))?")
+COMMAND = re.compile(r"(?:^|[\s`/$])tiered[ \t]+([a-z][a-z-]+)(?:[ \t]+([a-z][a-z-]*))?")
 NAMED_TEST = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
 LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)")
 

@@ -1,9 +1,9 @@
 """`tiered completion bash|zsh|fish`: a script that completes what is being typed, made from argparse's own tree.
 
 Owns the table of words that the scripts carry, and the few lines of each shell that look into it. The table is
-written once, so a key never starts Python, except where the name of a topic, group, broker or snapshot is due: then the
-script asks `tiered topics list`, `groups list`, `brokers list` or `snapshot list`, for a moment and without a word when
-no broker answers.
+written once, so a key never starts Python, except where a name is due that a broker knows, of a topic, group, broker,
+snapshot or transaction: then the script asks `tiered topics list` or the like, for a moment and without a word when no
+broker answers.
 
 A state is the command so far: "", "topics", "topics create". For each one the table has the words that may come
 (commands), its options, which options take a value, and what that value or a bare word may be.
@@ -19,6 +19,7 @@ from tiered.config.broker import BROKER_SETTINGS
 from tiered.config.topic import TOPIC_SETTINGS
 
 FILES, FOLDERS, TOPICS, GROUPS, BROKERS, SNAPSHOTS = "@file", "@dir", "@topics", "@groups", "@brokers", "@snapshot"
+TRANSACTIONS = "@transactions"
 """What a value may be besides one of some words: the shells know how to find files; `tiered NOUN list` has the rest."""
 
 _BY_METAVAR = {
@@ -29,7 +30,9 @@ _BY_METAVAR = {
     "GROUP": GROUPS,
     "BROKER": BROKERS,
     "SNAPSHOT": SNAPSHOTS,
+    "TRANSACTIONAL-ID": TRANSACTIONS,
 }
+_ASKED_FOR = (TOPICS, GROUPS, BROKERS, SNAPSHOTS, TRANSACTIONS)
 ASK_TIMEOUT_S = 2
 
 
@@ -266,7 +269,7 @@ def _fish_option(option: OptionWords) -> str:
 
 
 def _fish_values(values: tuple[str, ...]) -> str:
-    asked = [f"-a '(__tiered_ask {each[1:]})'" for each in values if each in (TOPICS, GROUPS, BROKERS, SNAPSHOTS)]
+    asked = [f"-a '(__tiered_ask {each[1:]})'" for each in values if each in _ASKED_FOR]
     if FILES in values:
         return " ".join(["-F", *asked[:1]])
     if FOLDERS in values:

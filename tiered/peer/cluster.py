@@ -99,10 +99,19 @@ class Cluster:
         self._peers.clear()
 
     async def request(
-        self, api_key: int, build: Callable[[messages.Messages], Any], *, broker_id: int | None = None
+        self,
+        api_key: int,
+        build: Callable[[messages.Messages], Any],
+        *,
+        broker_id: int | None = None,
+        at_least: int = 0,
     ) -> Any:
-        """`Peer.request` to one broker, or to any; not repeated once it was sent."""
-        return await (await self._reach(broker_id)).request(api_key, build)
+        """`Peer.request` to one broker, or to any; not repeated once it was sent. `at_least` is the first version that
+        will do. Raises UnsupportedVersion where the broker has none."""
+        peer = await self._reach(broker_id)
+        if at_least and peer.version_of(api_key) < at_least:
+            raise errors.UnsupportedVersion("the broker is too old for this question")
+        return await peer.request(api_key, build)
 
     async def serves(self, api_key: int) -> bool:
         """Whether the broker that is asked first knows that API, in any version."""

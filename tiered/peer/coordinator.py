@@ -1,4 +1,4 @@
-"""The broker that coordinates one group: found, connected to, and found again when it moves.
+"""The broker that coordinates one group or transactional id: found, connected to, and found again when it moves.
 
 Owns that connection, which is the group's alone: a JoinGroup may wait for minutes. Must never repeat a request
 that the coordinator has answered for good.
@@ -18,14 +18,23 @@ from tiered.wire.error_codes import COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NO
 
 FIND_COORDINATOR = 10
 _ELSEWHERE_OR_LATER = frozenset({COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR})
-_GROUP_KEY = 0
+_GROUP_KEY, _TRANSACTION_KEY = 0, 1
 
 
 class Coordinator:
-    """The present coordinator of `group_id`. One request at a time; `close` ends the connection."""
+    """The present coordinator of `group_id`. One request at a time; `close` ends the connection.
 
-    def __init__(self, cluster: Cluster, group_id: str, *, timeout_ms: float = TIMEOUT_MS) -> None:
+    With `of_transactions` it is a transactional id.
+    """
+
+    def __init__(
+        self, cluster: Cluster, group_id: str, *, of_transactions: bool = False, timeout_ms: float = TIMEOUT_MS
+    ) -> None:
         self.group_id = group_id
+        self.broker_id = -1
+        """Which broker it is; -1 before the first question."""
+        self._key_type = _TRANSACTION_KEY if of_transactions else _GROUP_KEY
+        self._whose = f"{'transactional id' if of_transactions else 'group'} {group_id}"
         self._cluster = cluster
         self._timeout_ms = timeout_ms
         self._peer: Peer | None = None
@@ -68,7 +77,7 @@ class Coordinator:
                         moved = _ELSEWHERE_OR_LATER.intersection(codes_of(answer))
                         if not moved:
                             return answer
-                        last = broker_error(min(moved), f"the coordinator of group {self.group_id} is not ready")
+                        last = broker_error(min(moved), f"the coordinator of {self._whose} is not ready")
                     except (ConnectionLost, errors.RequestTimedOut) as error:
                         last = error
                     except BrokerError as error:
@@ -82,7 +91,7 @@ class Coordinator:
         except TimeoutError:
             self.close()
             raise last or errors.RequestTimedOut(
-                f"the coordinator of group {self.group_id} did not answer in {limit_ms:g} ms"
+                f"the coordinator of {self._whose} did not answer in {limit_ms:g} ms"
             ) from None
 
     async def _connected(self) -> Peer:
@@ -95,10 +104,11 @@ class Coordinator:
         answer = await self._cluster.request(
             FIND_COORDINATOR,
             lambda make: make.FindCoordinatorRequest(
-                key=self.group_id, key_type=_GROUP_KEY, coordinator_keys=(self.group_id,)
+                key=self.group_id, key_type=self._key_type, coordinator_keys=(self.group_id,)
             ),
         )
         # Up to version 3 the answer is the coordinator itself.
-        found = the_only(answer.coordinators, "group") if hasattr(answer, "coordinators") else answer
-        require_success(found, f"group {self.group_id} has no coordinator")
+        found = the_only(answer.coordinators, "coordinator") if hasattr(answer, "coordinators") else answer
+        require_success(found, f"{self._whose} has no coordinator")
+        self.broker_id = found.node_id
         return found.host, found.port

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tiered.cli import build_parser, main
-from tiered.cli.completion import FILES, FOLDERS, GROUPS, SNAPSHOTS, TOPICS, State, states_of
+from tiered.cli.completion import FILES, FOLDERS, GROUPS, SNAPSHOTS, TOPICS, TRANSACTIONS, State, states_of
 
 SHELL_S = 30
 
@@ -72,6 +72,7 @@ def test_a_bare_word_is_what_the_command_is_about() -> None:
     assert words["consume",] == (TOPICS,)
     assert words["produce",] == (TOPICS, FILES)
     assert words["groups", "describe"] == (GROUPS,)
+    assert words["transactions", "abort"] == (TRANSACTIONS,)
     assert words["snapshot", "delete"] == (SNAPSHOTS,)
     assert words["explain-retention",] == (TOPICS,)
     assert words["completion",] == ("bash", "zsh", "fish")
@@ -83,7 +84,7 @@ def test_a_bare_word_is_what_the_command_is_about() -> None:
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        (["tiered", "t"], ["topics"]),
+        (["tiered", "t"], ["topics", "transactions"]),
         (["tiered", "topics", "de"], ["describe", "delete", "delete-records"]),
         (["tiered", "produce", "x", "-z", "z"], ["zstd"]),
         (["tiered", "produce", "x", "--compression", "=", "l"], ["lz4"]),
@@ -162,7 +163,7 @@ def test_zsh_and_fish_complete_too(script: Callable[[str], Path], tmp_path: Path
     assert output_of("zsh", "-f", "-c", state, cwd=tmp_path) == "topics create|--config"
     fish = script("fish")
     for line, expected in (
-        ("tiered t", ["topics"]),
+        ("tiered t", ["topics", "transactions"]),
         ("tiered topics de", ["delete", "delete-records", "describe"]),
         ("tiered produce x -z z", ["zstd"]),
         ("tiered groups reset g --to-e", ["--to-earliest"]),

@@ -1,0 +1,136 @@
+"""Transactions on the command line, against a broker where real producers have them open."""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaException
+
+from tests.broker_process import BrokerProcess
+from tests.clients.raw import RawConnection
+from tests.components.batches import batch
+from tests.support.command_line import Tiered
+from tests.support.topics import create
+from tests.support.transactional_producers import WAIT_S, begun, send
+
+NEVER_HANDED_OUT = 1 << 40
+
+
+@pytest.fixture(scope="module")
+def tiered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tiered]:
+    """A broker of its own that believes producers, as brokers before KIP-890 did."""
+    data = tmp_path_factory.mktemp("transactions") / "data"
+    process = BrokerProcess(data, settings={"transaction.partition.verification.enable": "false"}).start()
+    yield Tiered(process)
+    process.ensure_stopped()
+
+
+def hang(tiered: Tiered, topic: str, producer_id: int = NEVER_HANDED_OUT) -> None:
+    """A batch of a transaction of which no coordinator knows."""
+    with RawConnection(tiered.broker) as connection:
+        data = batch(producer_id=producer_id, producer_epoch=3, base_sequence=0, transactional=True)
+        assert connection.produce(topic, data, transactional_id="hung").error_code == 0
+
+
+def until(look: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not look():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def stable_offset(tiered: Tiered, topic: str) -> int:
+    return int(tiered.broker.get(f"/api/v1/topics/{topic}")["partitions"][0]["last_stable_offset"])
+
+
+def test_transactional_ids_are_listed_with_what_becomes_of_their_transactions(tiered: Tiered) -> None:
+    topic = create(tiered.broker, "listed")
+    done, left = (begun(tiered.broker.bootstrap, name, topic) for name in ("listed-done", "listed-open"))
+    done.commit_transaction(WAIT_S)
+    listed = {each["transactional_id"]: each for each in tiered.json("transactions", "list")}
+    assert (listed["listed-open"]["state"], listed["listed-open"]["coordinator"]) == ("Ongoing", 1)
+    assert listed["listed-done"]["producer_id"] != listed["listed-open"]["producer_id"]
+    shown = [line.split() for line in tiered.out("transactions", "list", "--state", "ongoing").decode().splitlines()]
+    assert shown[0] == ["TRANSACTIONAL-ID", "STATE", "PRODUCER", "COORDINATOR"]
+    assert ["listed-open", "Ongoing", str(listed["listed-open"]["producer_id"]), "1"] in shown
+    assert "listed-done" not in [line[0] for line in shown]
+    quiet = tiered.out("transactions", "list", "-q", "--state", "ongoing").decode().split()
+    assert "listed-open" in quiet
+    assert "listed-done" not in quiet
+    until(lambda: "listed-done" in tiered.out("transactions", "list", "--state", "complete-commit").decode())
+    assert tiered.out("transactions", "list", "--older-than", "1h").startswith(b"no such transactional id")
+    until(lambda: [each["transactional_id"] for each in tiered.json("transactions", "list", "--older-than", "1s")])
+    left.abort_transaction(WAIT_S)
+
+
+def test_a_transaction_is_described_with_its_partitions_and_since_when(tiered: Tiered) -> None:
+    topic = create(tiered.broker, "described", partitions=3)
+    made = begun(tiered.broker.bootstrap, "described", topic, transaction_timeout_ms=90_000)
+    send(made, topic, "more", partition=2)
+    (found,) = tiered.json("transactions", "describe", "described")
+    assert (found["state"], found["timeout_ms"], found["coordinator"]) == ("Ongoing", 90_000, 1)
+    assert found["partitions"] == [{"topic": "described", "partition": each} for each in (0, 2)]
+    assert abs(found["started_at_ms"] - time.time() * 1000) < 60_000
+    shown = tiered.out("transactions", "describe", "described").decode()
+    assert "described  Ongoing, open since 2" in shown
+    assert "time-out 90 s" in shown
+    assert "described  0,2" in shown
+    made.commit_transaction(WAIT_S)
+    until(lambda: "nothing is open" in tiered.out("transactions", "describe", "described").decode())
+    assert "did you mean described" in tiered.failure("transactions", "describe", "describd")
+
+
+def test_an_abort_ends_what_is_open_and_fences_the_producer(tiered: Tiered) -> None:
+    topic = create(tiered.broker, "aborted")
+    made = begun(tiered.broker.bootstrap, "aborted", topic)
+    assert stable_offset(tiered, topic) == 0
+    assert tiered.out("transactions", "abort", "aborted") == b"aborted aborted\n"
+    assert stable_offset(tiered, topic) == 2, "a record and a marker"
+    with pytest.raises(KafkaException):
+        made.commit_transaction(WAIT_S)
+    assert tiered.out("transactions", "abort", "aborted") == b"aborted needs no change\n"
+    assert "TRANSACTIONAL_ID_NOT_FOUND" in tiered.failure("transactions", "abort", "aborted", "nobodys")
+
+
+def test_what_no_coordinator_knows_of_is_found_and_ended_on_its_partition(tiered: Tiered) -> None:
+    topic = create(tiered.broker, "hanging")
+    hang(tiered, topic)
+    (found,) = tiered.json("transactions", "find-hanging", "--topic", topic)
+    assert (found["topic"], found["partition"], found["start_offset"]) == (topic, 0, 0)
+    assert (found["producer_id"], found["producer_epoch"], found["transactional_id"]) == (NEVER_HANDED_OUT, 3, None)
+    assert found in tiered.json("transactions", "find-hanging", "--broker-id", "1")
+    assert tiered.json("transactions", "find-hanging", "--broker-id", "2") == []
+    command = f"tiered transactions abort --topic {topic} --partition 0 --start-offset 0"
+    assert command in tiered.out("transactions", "find-hanging").decode()
+    assert "begins at offset 1" in tiered.failure(*command.split()[1:-1], "1")
+    assert stable_offset(tiered, topic) == 0
+    tiered.out(*command.split()[1:])
+    assert stable_offset(tiered, topic) == 2
+    assert tiered.out("transactions", "find-hanging", "--topic", topic) == b"nothing hangs\n"
+
+
+def test_what_a_coordinator_will_end_does_not_hang_and_is_not_ended_on_one_partition(tiered: Tiered) -> None:
+    topic = create(tiered.broker, "going-on")
+    made = begun(tiered.broker.bootstrap, "going-on", topic)
+    assert tiered.json("transactions", "find-hanging", "--topic", topic) == []
+    where = ("--topic", topic, "--partition", "0", "--start-offset", "0")
+    assert "`tiered transactions abort going-on`" in tiered.failure("transactions", "abort", *where)
+    made.commit_transaction(WAIT_S)
+
+
+def test_a_transaction_beyond_the_longest_time_out_hangs(tiered: Tiered) -> None:
+    topic = create(tiered.broker, "too-long")
+    made = begun(tiered.broker.bootstrap, "too-long", topic)
+    asked = ("transactions", "find-hanging", "--topic", topic, "--max-transaction-timeout", "1s")
+    until(lambda: [each["transactional_id"] for each in tiered.json(*asked)] == ["too-long"])
+    assert "tiered transactions abort too-long" in tiered.out(*asked).decode()
+    made.abort_transaction(WAIT_S)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [(), ("id", "--topic", "t"), ("--topic", "t"), ("--topic", "t", "--partition", "0"), ("--start-offset", "0")],
+)
+def test_an_abort_names_ids_or_one_place(tiered: Tiered, wrong: tuple[str, ...]) -> None:
+    assert "--start-offset" in tiered.failure("transactions", "abort", *wrong, code=2)

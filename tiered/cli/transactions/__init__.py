@@ -1,0 +1,1 @@
+"""Commands for transactions: what is open, since when, and ending what hangs."""
