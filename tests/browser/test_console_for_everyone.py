@@ -24,6 +24,7 @@ VIEWS = [
     "topics/empty",
     "groups",
     f"groups/{stage.LAGGING}",
+    "transactions",
     "brokers",
     "brokers/findings",
     "cost",

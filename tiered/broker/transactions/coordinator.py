@@ -260,6 +260,11 @@ class TransactionCoordinator:
             after = page[-1].transactional_id
         return found
 
+    def open_transactions(self) -> list[Transaction]:
+        """Those of this broker's slots that are open or being ended, by id, from memory. Raises CoordinatorLoading."""
+        self._require_loaded()
+        return [self._known[name] for name in sorted(self._known) if self._known[name].started_at_ms is not None]
+
     @property
     def open_count(self) -> int:
         """Transactions that are open or being ended here. For metrics."""

@@ -190,6 +190,7 @@ async def test_what_was_decided_is_counted_once_and_what_is_open_or_waits_for_ma
     counted, late = made.groups.context.counters.transactions, made.partitions[1]
     producer = await made.begun()
     assert (made.coordinator.open_count, made.coordinator.undelivered_count) == (1, 0)
+    assert [each.transactional_id for each in made.coordinator.open_transactions()] == ["payments"]
     made.leaders.refuse[late] = NotLeader("another broker leads it now")
     for _ in range(2):
         await made.coordinator.end("payments", producer, commits=True, protocol=KEEPS_EPOCH)
@@ -205,6 +206,7 @@ async def test_what_was_decided_is_counted_once_and_what_is_open_or_waits_for_ma
     await made.begun()
     await made.initialized()
     assert counted == {"committed": 1, "aborted": 2, "timed_out": 0}
+    assert made.coordinator.open_transactions() == []
 
 
 async def test_a_transactional_id_that_nobody_uses_is_forgotten_in_the_end(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """`/api/v1/transactions`: transactional ids, which transactions are open and since when; aborting one.
 
-A transactional id's coordinator answers for it: other brokers pass the request on to it. Its rows come from SQL, so
-these answer 503 while that is away.
+A transactional id's coordinator answers for it: other brokers pass the request on to it. What is open it has in memory;
+all else comes from SQL, and is 503 while that is away.
 """
 
 from collections.abc import Callable
@@ -56,11 +56,9 @@ async def transactions(request: web.Request) -> web.Response:
     """
     broker = request.app[BROKER]
     is_wanted = _filter(request)
-    found = [
-        _LISTED.of(each, coordinator=broker.broker_id)
-        for each in await broker.transactions.list_transactions()
-        if is_wanted(each)
-    ]
+    here = broker.transactions
+    listed = await here.list_transactions() if _OPEN_FOR.find(request) is None else here.open_transactions()
+    found = [_LISTED.of(each, coordinator=broker.broker_id) for each in listed if is_wanted(each)]
     query = request.rel_url.raw_query_string
     answers, silent = await answers_of_others(request, f"/api/v1/transactions{query and '?'}{query}")
     found += [each for answer in answers.values() for each in answer["transactions"]]

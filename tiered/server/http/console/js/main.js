@@ -22,6 +22,7 @@ import { overviewView } from "../views/overview.js";
 import { partitionView } from "../views/partition.js";
 import { topicView } from "../views/topic.js";
 import { topicsView } from "../views/topics.js";
+import { transactionsView } from "../views/transactions.js";
 
 const TICK_MS = 1_000;
 const DRAW_MS = 120;
@@ -90,6 +91,7 @@ function viewOf([section, ...rest], context) {
   if (section === "topics" && rest.length <= 2) return topicView(context, rest[0], rest[1] || "partitions");
   if (section === "groups" && rest.length === 0) return groupsView(context);
   if (section === "groups" && rest.length === 1) return groupView(context, rest[0]);
+  if (section === "transactions" && rest.length === 0) return transactionsView(context);
   if (section === "brokers" && rest.length === 0) return brokersView(context);
   if (section === "brokers" && rest.length === 1 && rest[0] === "findings") return findingsView(context);
   if (section === "access" && rest.length === 0) return accessView(context);

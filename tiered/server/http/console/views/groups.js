@@ -37,7 +37,7 @@ export function groupsView({ query, changed, cluster }) {
   function draw() {
     const found = groups.data?.groups;
     return [
-      head({ title: "Consumer groups", source: groups, subtitle: found && counted(found.length, "group") }),
+      head({ title: "Consumer groups", source: groups, subtitle: found && counted(found.length, "group"), actions: [h("a", { href: "#/transactions" }, "Open transactions")] }),
       trouble(groups),
       groups.data?.silent_brokers.length > 0 && notice("warn", `The groups of broker ${groups.data.silent_brokers.join(", ")} are missing: it did not answer.`),
       found && found.length > 0 && h("div", { class: "bar", key: "bar" }, table.search("Find a group by its name or a topic")),

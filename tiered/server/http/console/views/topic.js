@@ -14,6 +14,7 @@ import { followersOf, positionsIn } from "./positions.js";
 import { manageTab } from "./manage.js";
 import { recordsTab } from "./records.js";
 import { retentionTab } from "./retention.js";
+import { heldBack, heldBackPanel, openTransactions } from "./transactions.js";
 
 const TABS = [["partitions", "Partitions"], ["records", "Records"], ["consumers", "Consumers"], ["configs", "Configs"], ["retention", "Retention"], ["manage", "Manage"]];
 
@@ -60,6 +61,7 @@ function tabOf(tab, context) {
 
 function partitionsTab({ name, query, changed, topic, followers }) {
   const standing = (each) => positionsIn(followers, each.partition);
+  let open = null;
   const table = makeTable({
     caption: "Partitions", noun: "partitions", query, order: "partition", changed,
     keyOf: (each) => each.partition,
@@ -80,14 +82,17 @@ function partitionsTab({ name, query, changed, topic, followers }) {
   });
 
   function draw(data, cluster) {
+    const held = heldBack(data.partitions);
+    if (held.length > 0) open ??= openTransactions(changed);
     return [
       data.record_count === 0 && data.partitions.length > 0 && firstRecord(name, cluster),
       h("div", { class: "bar", key: "bar" },
         data.partitions.length > 20 && table.search("Find a partition by number"), legend()),
+      held.length > 0 && heldBackPanel(held, open),
       panel("Partitions", { about: "upper lane: local disk · lower lane: object store" }, table.draw(data.partitions, { stale: topic.isStale })),
     ];
   }
-  return { draw, stop() {} };
+  return { draw, stop: () => open?.stop() };
 }
 
 /** What is wrong with the partition, where it is seen on a phone too. */

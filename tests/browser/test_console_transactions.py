@@ -1,0 +1,54 @@
+"""What an open transaction holds back is seen on the topic's page, and aborted by hand where that has to be."""
+
+from playwright.sync_api import expect
+
+from tests.broker_process import BrokerProcess
+from tests.browser import stage
+from tests.browser.axe import WCAG, barriers
+from tests.browser.console import Console
+from tests.support.transactional_producers import WAIT_S, begun
+
+
+def test_a_topic_says_which_partitions_are_held_back_since_when_and_by_whom(
+    console: Console, staged: BrokerProcess
+) -> None:
+    stage.create(staged, "waiting", 2, {})
+    made = begun(staged.bootstrap, "shop/payments", "waiting", "a", "b")
+    page = console.go("topics/waiting")
+    panel = page.get_by_role("region", name="Held back", exact=True)
+    expect(panel).to_contain_text("shop/payments")
+    row = page.get_by_role("table", name="Held back").locator("tbody tr")
+    expect(row).to_have_count(1)
+    expect(row.locator("th")).to_have_text("0")
+    expect(row).to_contain_text(" ago")
+    expect(row.locator("td").nth(2)).to_have_text("2")
+    barriers(console, "a topic that is held back", WCAG)
+    panel.get_by_role("link", name="shop/payments").click()
+    expect(page.get_by_role("table", name="Open transactions").locator("tbody tr")).to_have_count(1)
+    made.commit_transaction(WAIT_S)
+    page = console.go("topics/waiting")
+    expect(page.get_by_role("table", name="Partitions")).to_be_visible()
+    expect(page.get_by_role("table", name="Held back")).to_have_count(0)
+
+
+def test_an_open_transaction_is_aborted_once_its_id_was_typed(console: Console, staged: BrokerProcess) -> None:
+    stage.create(staged, "to-abort", 1, {})
+    made = begun(staged.bootstrap, "to-abort", "to-abort")
+    console.go("groups").get_by_role("link", name="Open transactions").click()
+    page = console.page
+    expect(console.row("to-abort")).to_contain_text("ongoing")
+    page.get_by_role("button", name="Abort the transaction of to-abort").click()
+    done = page.get_by_role("dialog").get_by_role("button", name="Abort it")
+    field = page.get_by_label("Type the name")
+    for typed in ("", "to-abor", "TO-ABORT"):
+        field.fill(typed)
+        expect(done).to_be_disabled()
+    barriers(console, "the abort's question", WCAG)
+    field.fill("to-abort")
+    done.click()
+    console.said("The transaction of to-abort is aborted")
+    expect(console.row("to-abort")).to_have_count(0)
+    assert staged.get("/api/v1/transactions/to-abort")["state"] in ("PrepareAbort", "CompleteAbort")
+    (partition,) = staged.get("/api/v1/topics/to-abort")["partitions"]
+    assert partition["held_back_by"] is None
+    del made
