@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import psutil  # type: ignore[import-untyped]
 import pytest
 
+from tests.support.transactional_producers import begun, send
 from tiered.cli import main
 
 if TYPE_CHECKING:
@@ -69,6 +70,27 @@ def eventually(what: Callable[[], bool], why: Callable[[], object]) -> None:
     while not what():
         assert time.monotonic() < deadline, why()
         time.sleep(0.05)
+
+
+def test_transactions_of_every_coordinator_are_listed_described_and_aborted(
+    tiered: Command, three_brokers: "ThreeBrokers"
+) -> None:
+    tiered("topics", "create", "bought", "-p", "3", "--replication-factor", "2")
+    names = [f"buyer-{number}" for number in range(6)]
+    producers = [begun(three_brokers.bootstrap, name, "bought") for name in names]
+    for each in producers:
+        send(each, "bought", "more", partition=2)
+    listed = {each["transactional_id"]: each for each in tiered.json("transactions", "list", "--state", "ongoing")}
+    assert sorted(listed) == names
+    assert len({each["coordinator"] for each in listed.values()}) > 1
+    for each in tiered.json("transactions", "describe", *names):
+        assert each["coordinator"] == listed[each["transactional_id"]]["coordinator"]
+        assert each["partitions"] == [{"topic": "bought", "partition": number} for number in (0, 2)]
+    assert tiered.json("transactions", "find-hanging", "--topic", "bought") == []
+    assert [each["changed"] for each in tiered.json("transactions", "abort", *names)] == [True] * 6
+    assert tiered.json("transactions", "list", "--state", "ongoing") == []
+    late = tiered.json("transactions", "find-hanging", "--topic", "bought", "--max-transaction-timeout", "1s")
+    assert late == [], "each partition has its markers"
 
 
 def test_each_leader_deletes_the_records_of_its_partitions(tiered: Command) -> None:

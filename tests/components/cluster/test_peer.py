@@ -95,6 +95,13 @@ async def test_several_requests_share_one_connection_in_turn(rdkafka: tuple[Prod
             connection.version_of(75)
 
 
+async def test_a_question_that_a_broker_is_too_old_for_is_not_asked(rdkafka: tuple[Producer, str]) -> None:
+    async with peer.Cluster(rdkafka[1], timeout_ms=10_000) as cluster:
+        last = messages.APIS[METADATA][2]
+        with pytest.raises(errors.UnsupportedVersion, match="too old"):
+            await cluster.request(METADATA, lambda request: request.MetadataRequest(topics=None), at_least=last + 1)
+
+
 def test_cluster_can_be_used_from_code_that_is_not_asynchronous(rdkafka: tuple[Producer, str]) -> None:
     async def names() -> set[str]:
         async with peer.Cluster(rdkafka[1], timeout_ms=10_000) as cluster:
