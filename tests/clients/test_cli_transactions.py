@@ -26,10 +26,10 @@ def tiered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tiered]:
     process.ensure_stopped()
 
 
-def hang(tiered: Tiered, topic: str, producer_id: int = NEVER_HANDED_OUT) -> None:
+def hang(tiered: Tiered, topic: str, producer_id: int = NEVER_HANDED_OUT, epoch: int = 3) -> None:
     """A batch of a transaction of which no coordinator knows."""
     with RawConnection(tiered.broker) as connection:
-        data = batch(producer_id=producer_id, producer_epoch=3, base_sequence=0, transactional=True)
+        data = batch(producer_id=producer_id, producer_epoch=epoch, base_sequence=0, transactional=True)
         assert connection.produce(topic, data, transactional_id="hung").error_code == 0
 
 
@@ -117,6 +117,19 @@ def test_what_a_coordinator_will_end_does_not_hang_and_is_not_ended_on_one_parti
     where = ("--topic", topic, "--partition", "0", "--start-offset", "0")
     assert "`tiered transactions abort going-on`" in tiered.failure("transactions", "abort", *where)
     made.commit_transaction(WAIT_S)
+
+
+def test_what_is_open_where_its_producers_transaction_is_not_hangs_there_alone(tiered: Tiered) -> None:
+    here, elsewhere = create(tiered.broker, "in-it"), create(tiered.broker, "not-in-it")
+    made = begun(tiered.broker.bootstrap, "half", here)
+    (described,) = tiered.json("transactions", "describe", "half")
+    hang(tiered, elsewhere, described["producer_id"], described["producer_epoch"])
+    found = tiered.json("transactions", "find-hanging", "--topic", here, "--topic", elsewhere)
+    assert [(each["topic"], each["transactional_id"]) for each in found] == [(elsewhere, None)]
+    tiered.out("transactions", "abort", "--topic", elsewhere, "--partition", "0", "--start-offset", "0")
+    assert stable_offset(tiered, elsewhere) == 2
+    made.commit_transaction(WAIT_S)
+    until(lambda: stable_offset(tiered, here) == 2)
 
 
 def test_a_transaction_beyond_the_longest_time_out_hangs(tiered: Tiered) -> None:

@@ -399,3 +399,7 @@ def test_a_transaction_that_has_ended_is_not_told_while_its_marker_is_on_its_way
     end(leader, 7, COMMIT)
     assert (leader.last_stable_offset, leader.high_watermark) == (0, 1)
     assert leader.transactions.holder(leader.high_watermark, leader.log_start_offset) is None
+    write(leader, 8, 0)
+    assert leader.transactions.holder(leader.high_watermark, leader.log_start_offset) is None, (
+        "the later one holds nothing"
+    )
