@@ -103,6 +103,8 @@ def test_who_may_see_no_topic_is_told_no_counts_of_replicas(nobody: Tiered) -> N
         (["consume", "orders"], "DESCRIBE", "topic orders"),
         (["groups", "describe", "etl"], "DESCRIBE", "group etl"),
         (["groups", "delete", "etl"], "DELETE", "group etl"),
+        (["transactions", "describe", "etl"], "DESCRIBE", "transactional id etl"),
+        (["transactions", "abort", "etl"], "DESCRIBE", "transactional id etl"),
         (["acls", "list"], "DESCRIBE", "the cluster"),
         (["snapshot", "create", "s", "orders"], "ALTER", "topic orders"),
     ],
@@ -112,7 +114,9 @@ def test_a_refusal_says_who_lacks_which_right_and_what_gives_it(
 ) -> None:
     said = nobody.failure(*argv, lines=b"a\n")
     assert f"User:ANONYMOUS lacks the right {right} on {resource}; " in said
-    option = "--cluster" if resource == "the cluster" else f"--{resource}"
+    option = (
+        "--cluster" if resource == "the cluster" else f"--{resource.replace('transactional id', 'transactional-id')}"
+    )
     assert f"`tiered acls add --principal User:ANONYMOUS --operation {right.lower()} {option}` gives it" in said
 
 
@@ -124,6 +128,7 @@ def test_what_the_protocol_has_no_words_for_is_said_with_who_one_is(nobody: Tier
 def test_an_empty_table_says_who_may_see_nothing(nobody: Tiered) -> None:
     assert nobody.out("topics", "list") == b"no topic that User:ANONYMOUS may see\n"
     assert nobody.out("groups", "list") == b"no group that User:ANONYMOUS may see\n"
+    assert nobody.out("transactions", "list") == b"no transactional id that User:ANONYMOUS may see\n"
     assert nobody.out("topics", "list", "-q") == b""
     assert nobody.json("topics", "list") == []
 
