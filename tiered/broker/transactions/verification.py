@@ -119,8 +119,9 @@ class Verifications:
             if await self._waited(outcomes, adds, started_ms):
                 continue
             # The same object as long as it counts; None is the transaction that another request has opened meanwhile.
+            # Where one was open that has ended, nobody vouches for the next.
             now = _questions(producer, partitions)
-            if all(now[each] is None or now[each] is questions[each] for each in asked if outcomes[each] is None):
+            if all(now[each] is None or now[each] is questions[each] for each in now if outcomes.get(each) is None):
                 return {partition: outcomes.get(partition) or question for partition, question in now.items()}
             voided += 1
         error = ConcurrentTransactions("one transaction after the other was ended here meanwhile; retry")

@@ -266,6 +266,25 @@ async def test_a_question_that_a_marker_has_voided_is_asked_again(tmp_path: Path
     assert first_batch(led, found).base_offset == 1
 
 
+async def test_where_a_transaction_ends_while_others_are_asked_about_the_coordinator_is_asked_too(
+    tmp_path: Path, led: Partition
+) -> None:
+    """Or what comes late would open a transaction that nobody ends."""
+    other = replica(tmp_path / "other", 1, min_insync_replicas=1)
+    other.topic_partition = TopicPartition(led.topic_partition.topic_id, 1)
+    tell(other, row(isr=(1,), replicas=(1,)))
+    write(other, PRODUCER.producer_id, epoch=PRODUCER.producer_epoch)
+    rules = Interrupted(
+        lambda: end(other, PRODUCER.producer_id, MarkerType.ABORT, epoch=PRODUCER.producer_epoch),
+        1,
+        transaction_with(led),
+    )
+    async with verifications(tmp_path, rules, ValuesAlong(), is_here) as asks:
+        found = await asks.verify_appends("pay", PRODUCER, [led, other], adds=False)
+    assert isinstance(found[led.topic_partition], Verification)
+    assert isinstance(found[other.topic_partition], TransactionAbortable), "it is in no open transaction any more"
+
+
 async def test_what_a_marker_voids_again_and_again_may_be_tried_later(tmp_path: Path, led: Partition) -> None:
     rules = Interrupted(ends_the_last(led), 100, transaction_with(led))
     async with verifications(tmp_path, rules, ValuesAlong(), is_here) as asks:
