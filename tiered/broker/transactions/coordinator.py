@@ -319,6 +319,7 @@ class TransactionCoordinator:
     async def _load(self, transactional_id: str) -> Transaction | None:
         slot = self._slot_of(transactional_id)
         tenure = self._slots.tenure(slot)
+        await self._writer.settled(transactional_id)
         # In turn with the writers, so that what is read is not about to be changed by a write whose outcome is unknown.
         found = await self._commits.in_turn(lambda conn, _: transactions.load(conn, transactional_id))
         if tenure is None or self._slots.tenure(slot) != tenure:
@@ -420,7 +421,8 @@ class TransactionCoordinator:
         found = await self._commits.in_turn(lambda conn, _: transactions.load_open(conn, tenures))
         same = {slot for slot, tenure in tenures.items() if tenure is not None and self._slots.tenure(slot) == tenure}
         for each in found:
-            if self._slot_of(each.transactional_id) in same:
+            # What has a write on its way is read after it.
+            if self._slot_of(each.transactional_id) in same and each.transactional_id not in self._unsure:
                 self._learn(each)
         self._to_load -= same
 

@@ -32,6 +32,8 @@ class TransitionWriter:
     def __init__(self, *, commits: OffsetCommits) -> None:
         self._commits = commits
         self._waiting: deque[_Waiting] = deque()
+        self._last: dict[str, asyncio.Future[None]] = {}
+        """By transactional id, what is not written yet."""
         self._something = asyncio.Event()
         self._worker = Worker()
         self._stopped = False
@@ -58,11 +60,23 @@ class TransitionWriter:
             raise NotCoordinator("the broker is stopping: find the coordinator again")
         if len(self._waiting) >= MAX_WAITING:
             raise CoordinatorNotAvailable("too many transactions wait for SQL; try again later")
+        name = transition.after.transactional_id
         self._waiting.append(_Waiting(transition, done))
+        self._last[name] = done
+        done.add_done_callback(lambda _: self._forget_last(name, done))
         self._something.set()
         stored = asyncio.shield(done)
         stored.add_done_callback(_retrieve)
         return stored
+
+    async def settled(self, transactional_id: str) -> None:
+        """Returns when no transition of the transactional id is on its way to SQL, also none whose asker went away."""
+        while (last := self._last.get(transactional_id)) is not None:
+            await asyncio.wait([last])
+
+    def _forget_last(self, transactional_id: str, done: "asyncio.Future[None]") -> None:
+        if self._last.get(transactional_id) is done:
+            del self._last[transactional_id]
 
     async def _write_for_ever(self) -> None:
         while True:

@@ -2,6 +2,7 @@
 of SQL. On a real catalogue."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import TypeVar
@@ -319,6 +320,25 @@ async def test_a_decision_whose_answer_was_lost_is_carried_out_whether_or_not_an
         await flaky.coordinator.end("payments", producer, commits=True, protocol=KEEPS_EPOCH)
     await flaky.until(TransactionState.COMPLETE_COMMIT)
     assert sorted(partition for _, partition in flaky.leaders.written) == sorted(flaky.partitions)
+
+
+async def test_a_decision_whose_asker_went_away_before_it_was_written_is_carried_out(made: Transacting) -> None:
+    """It waits behind others for SQL, and whoever asks meanwhile would read what was before it."""
+    commits, sql_answers = made.groups.groups.offsets.commits, threading.Event()
+    producer, other = await made.begun(), await made.initialized("other")
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(commits.in_turn(lambda conn, by: sql_answers.wait()))
+        await asyncio.sleep(0.01)
+        tasks.create_task(made.coordinator.add_partitions("other", other, made.partitions, protocol=KEEPS_EPOCH))
+        await asyncio.sleep(0.01)
+        ending = tasks.create_task(made.coordinator.end("payments", producer, commits=True, protocol=KEEPS_EPOCH))
+        await asyncio.sleep(0.01)
+        ending.cancel()
+        asking = tasks.create_task(made.coordinator.describe("payments"))
+        await asyncio.sleep(0.01)
+        sql_answers.set()
+        assert (await asking).state is not TransactionState.ONGOING
+    await made.until(TransactionState.COMPLETE_COMMIT)
 
 
 async def test_a_completion_whose_answer_was_lost_is_read_again(flaky: Transacting) -> None:
