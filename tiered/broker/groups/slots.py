@@ -45,5 +45,10 @@ class HeldSlots:
         row = self._mine.get(slot)
         return None if row is None else row.tenure
 
+    def held_since(self, slot: int) -> int | None:
+        """The number of the change that gave this broker the slot. None while it does not hold it."""
+        row = self._mine.get(slot)
+        return None if row is None else row.change_number
+
     def __contains__(self, slot: object) -> bool:
         return slot in self._mine

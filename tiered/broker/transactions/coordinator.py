@@ -29,7 +29,6 @@ from tiered.errors import (
 )
 from tiered.ids import TopicPartition
 from tiered.meta import transactions
-from tiered.meta.coordinator_slots import TENURE_BITS
 from tiered.meta.transactions import TransactionChange
 from tiered.rules.transactions import transaction_state
 from tiered.rules.transactions.transaction_state import ProducerIdAndEpoch, Transaction, TransactionState
@@ -363,9 +362,10 @@ class TransactionCoordinator:
     # Markers
 
     def _carry_out(self, decided: Transaction) -> None:
-        epoch = self._slots.epochs.get(self._slot_of(decided.transactional_id))
-        if epoch is not None:
-            self._markers.send(decided, coordinator_epoch=min(epoch >> TENURE_BITS, MAX_COORDINATOR_EPOCH))
+        slot = self._slot_of(decided.transactional_id)
+        tenure, held_since = self._slots.tenure(slot), self._slots.held_since(slot)
+        if tenure is not None and held_since is not None:
+            self._markers.send(decided, coordinator_epoch=min(tenure, MAX_COORDINATOR_EPOCH), held_since=held_since)
 
     def _delivered(self, decided: Transaction) -> None:
         """Every partition has its marker: the transaction is complete once SQL has that, too."""

@@ -42,10 +42,14 @@ WriteHere = Callable[[Sequence[ProducersMarker]], Awaitable[Sequence[Outcomes]]]
 
 @dataclass(eq=False, slots=True)
 class _DeliveryState:
-    """A decided transaction, and the partitions that have no marker yet."""
+    """A decided transaction, and the partitions that have no marker yet.
+
+    Its topics were there before the change `known_at`, or this broker knows them.
+    """
 
     transaction: Transaction
     marker: TransactionMarker
+    known_at: int
     left: set[TopicPartition]
     tries: dict[TopicPartition, int] = field(default_factory=dict)
 
@@ -102,8 +106,12 @@ class MarkerSender:
         """Markers that are still to be written. For metrics."""
         return sum(len(delivery.left) for delivery in self._deliveries.values())
 
-    def send(self, decided: Transaction, *, coordinator_epoch: int) -> None:
-        """The decision stands in SQL: its markers are on their way from now on. A repeated call changes nothing."""
+    def send(self, decided: Transaction, *, coordinator_epoch: int, held_since: int) -> None:
+        """The decision stands in SQL: its markers are on their way from now on. A repeated call changes nothing.
+
+        `held_since` is the number of the change by which this broker coordinates it. Before the feed has brought that,
+        a topic that is not known here may be a new one.
+        """
         known = self._deliveries.get(decided.transactional_id)
         if known is not None and known.transaction is decided:
             return
@@ -114,6 +122,7 @@ class MarkerSender:
             marker=TransactionMarker(
                 type=MarkerType.COMMIT if commits else MarkerType.ABORT, coordinator_epoch=coordinator_epoch
             ),
+            known_at=held_since,
             left=set(decided.partitions),
         )
         self._deliveries[decided.transactional_id] = delivery
@@ -139,8 +148,8 @@ class MarkerSender:
         """Puts each partition where its leader is; what has no leader now is looked at again, what is gone is done."""
         later = []
         for partition in partitions:
-            if self._topics.find_id(partition.topic_id) is None and self._image.row(partition) is None:
-                delivery.left.discard(partition)  # It was deleted meanwhile.
+            if self._was_deleted(partition, delivery.known_at):
+                delivery.left.discard(partition)
                 continue
             leader = self._leader_of(partition)
             if leader is None:
@@ -155,6 +164,11 @@ class MarkerSender:
                 task.add_done_callback(self._sending.discard)
         if later:
             self._again(delivery, later, "it has no leader")
+
+    def _was_deleted(self, partition: TopicPartition, known_at: int) -> bool:
+        if self._topics.find_id(partition.topic_id) is not None or self._image.row(partition) is not None:
+            return False
+        return self._image.change_number >= known_at
 
     def _leader_of(self, partition: TopicPartition) -> BrokerRow | None:
         topic = self._topics.find_id(partition.topic_id)

@@ -6,6 +6,7 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import TypeVar
+from uuid import uuid4
 
 import pytest
 from sqlalchemy import Connection
@@ -30,7 +31,7 @@ from tiered.errors import (
     TransactionCoordinatorFenced,
 )
 from tiered.formats.control_record import MarkerType
-from tiered.ids import TopicPartition
+from tiered.ids import TopicId, TopicPartition
 from tiered.meta.coordinator_slots import TENURE_BITS, SlotRow
 from tiered.meta.engine import Database
 from tiered.rules.transactions.transaction_state import KEEPS_EPOCH, RAISES_EPOCH, ProducerIdAndEpoch, TransactionState
@@ -149,6 +150,19 @@ async def test_a_partition_that_was_deleted_and_one_with_a_newer_epoch_need_no_m
     await asyncio.sleep(0.05)
     made.groups.topics.remove(topic)
     made.groups.image.remove_topic(topic.topic_id)
+    await made.until(TransactionState.COMPLETE_COMMIT)
+
+
+async def test_a_topic_that_the_feed_has_not_brought_yet_is_not_taken_for_deleted(made: Transacting) -> None:
+    """A slot that came by this broker's own hand may be ahead of the feed."""
+    brought, made.groups.image.change_number = made.groups.image.change_number, 0
+    producer = await made.initialized()
+    new = TopicPartition(TopicId(uuid4()), 0)
+    await made.coordinator.add_partitions("payments", producer, [new], protocol=KEEPS_EPOCH)
+    await made.coordinator.end("payments", producer, commits=True, protocol=KEEPS_EPOCH)
+    await asyncio.sleep(0.3)
+    assert (await made.stored()).state is TransactionState.PREPARE_COMMIT  # type: ignore[union-attr]
+    made.groups.image.change_number = brought
     await made.until(TransactionState.COMPLETE_COMMIT)
 
 

@@ -104,6 +104,10 @@ def start(groups: Coordinating, tasks: asyncio.TaskGroup) -> Transacting:
         ),
     )
     groups.groups.on_slots_changed = coordinator.slots_changed
+    # The feed has brought the slots.
+    groups.image.change_number = max(
+        each or 0 for each in map(groups.groups.slots.held_since, groups.groups.slots.epochs)
+    )
     coordinator.start(tasks)
     coordinator.slots_changed((), tuple(groups.groups.slots.epochs))
     return Transacting(groups=groups, leaders=leaders, coordinator=coordinator, partitions=partitions)
