@@ -16,10 +16,13 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.broker_process import BrokerProcess
 from tests.components.tiers import eventually
 from tests.fault_s3.moto_server import aws_environment
+from tests.support.topics import create
+from tests.support.transactional_producers import begun
 
 ROOT = Path(__file__).resolve().parents[3]
 DOCUMENT = ROOT / "docs/metrics.md"
 _ROW = re.compile(r"^\| `([a-z_]+)` \| (counter|gauge|histogram) \|([^|]*)\|", re.MULTILINE)
+OUTCOMES = ("committed", "aborted", "timed_out")
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
@@ -174,6 +177,32 @@ def test_the_process_and_its_disk_are_what_the_system_says(busy: BrokerProcess) 
     assert value(found, "process_cpu_seconds_total") > 0
     assert 0 < value(found, "tiered_disk_free_bytes") < value(found, "tiered_disk_total_bytes")
     assert value(found, "tiered_event_loop_stall_seconds_count") > 0
+
+
+def test_what_open_transactions_hold_back_is_told_and_how_transactions_end(make_broker: Any) -> None:
+    broker = make_broker().start()
+    create(broker, "paid", partitions=2)
+    names = (
+        "tiered_open_transactions",
+        "tiered_held_back_partitions",
+        "tiered_max_held_back_records",
+        "tiered_undelivered_markers",
+    )
+
+    def told() -> list[float]:
+        found = samples(broker)
+        return [value(found, each) for each in names]
+
+    assert told() == [0, 0, 0, 0]
+    first, second = (begun(broker.bootstrap, name, "paid", "a", "b", "c") for name in ("first", "second"))
+    assert told() == [2, 1, 6, 0]
+    assert value(samples(broker), "tiered_partition_last_stable_offset", topic="paid", partition=0) == 0
+    first.commit_transaction(30)
+    eventually(lambda: told() == [1, 1, 4, 0], "the second one is open: its records, and a marker", broker)
+    second.abort_transaction(30)
+    eventually(lambda: told() == [0, 0, 0, 0], "none is open", broker)
+    outcomes = {each: value(samples(broker), "tiered_transactions_total", outcome=each) for each in OUTCOMES}
+    assert outcomes == {"committed": 1, "aborted": 1, "timed_out": 0}
 
 
 def test_http_is_counted_by_route_and_never_by_what_was_asked(busy: BrokerProcess) -> None:
