@@ -17,6 +17,7 @@ from tests.browser.conftest import find_chromium
 from tests.browser.console import DESK, FLAGS, PHONE, Console
 from tests.components.brokers import Brokers
 from tests.postgres import PostgresServer
+from tests.support.transactional_producers import WAIT_S, begun
 
 PICTURES = Path(__file__).resolve().parents[2] / "docs/images"
 MAX_BYTES = 200_000
@@ -47,6 +48,7 @@ SHOWN = [
     Picture(name="empty-dark", address="topics/empty", size=LOW, scheme="dark"),
     Picture(name="cost-light", address="cost", size=LOW),
     Picture(name="retention-light", address=f"topics/{stage.TIERED}/retention", size=LOW),
+    Picture(name="held-light", address="topics/invoices", size=LOW),
     Picture(name="phone-topic-light", address=f"topics/{stage.TIERED}", size=PHONE),
     Picture(name="phone-record-dark", address=TAIL, size=PHONE, scheme="dark"),
     Picture(name="phone-group-light", address=f"groups/{stage.LAGGING}", size=PHONE),
@@ -90,6 +92,10 @@ def show_one(browser: Browser, folder: Path) -> None:
         stage.set_up(broker)
         consumer = stage.LaggingConsumer(broker)
         consumer.read(700)
+        stage.create(broker, "invoices", 3, {})
+        held = begun(
+            broker.bootstrap, "shop/payments", "invoices", *map(str, range(40)), transaction_timeout_ms=600_000
+        )
         over = threading.Event()
         traffic = threading.Thread(target=keep_busy, args=(broker, consumer, over))
         traffic.start()
@@ -100,6 +106,7 @@ def show_one(browser: Browser, folder: Path) -> None:
             over.set()
             traffic.join()
             consumer.close()
+            held.abort_transaction(WAIT_S)
     finally:
         broker.ensure_stopped()
 
@@ -158,6 +165,8 @@ def settle(page: Page, name: str) -> None:
         page.get_by_label("The first offset that stays").fill("250")
         page.get_by_role("button", name="Show what would be deleted").click()
         page.get_by_label("Type the name").fill("pay")
+    if "held" in name:
+        expect(page.get_by_role("table", name="Held back")).to_contain_text("shop/payments")
     if "overview" in name:
         expect(page.locator(".spark").first).to_be_visible()
         page.wait_for_timeout(12_000)
