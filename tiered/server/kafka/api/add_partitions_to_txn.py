@@ -5,6 +5,7 @@ OPERATION_NOT_ATTEMPTED. Versions 4 and 5 are of brokers alone: several transact
 ask whether partitions are in a transaction (KIP-890).
 """
 
+import asyncio
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
@@ -44,15 +45,16 @@ async def handle(context: Context, request: "Request", reply: "Reply") -> "Respo
         return reply.AddPartitionsToTxnResponse(
             throttle_time=0, error_code=error_code(refused), results_by_transaction=[]
         )
+    # Beside one another: what waits for SQL at the same time shares its transaction.
+    found = await asyncio.gather(*(_of_broker(context, each) for each in request.transactions))
     return reply.AddPartitionsToTxnResponse(
         throttle_time=0,
         error_code=NONE,
         results_by_transaction=[
             reply.AddPartitionsToTxnResult(
-                transactional_id=each.transactional_id,
-                topic_results=_results(reply, each.topics, await _of_broker(context, each)),
+                transactional_id=each.transactional_id, topic_results=_results(reply, each.topics, codes)
             )
-            async for each in in_turns(request.transactions)
+            for each, codes in zip(request.transactions, found, strict=True)
         ],
     )
 
