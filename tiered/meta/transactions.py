@@ -22,8 +22,8 @@ from tiered.meta.tables import transaction_partition, transactional_producer
 from tiered.meta.upserts import insert_for
 from tiered.rules.transactions.transaction_state import Transaction, TransactionState
 
-NAMES_PER_STATEMENT = 500
-"""SQLite and PostgreSQL take many parameters, but not any number."""
+NAMES_PER_STATEMENT = 10_000
+"""SQLite and PostgreSQL take many parameters, but not any number. Rows are locked by one statement, in SQL's order."""
 _IDLE = [state.value for state in TransactionState if state is not TransactionState.ONGOING and not state.is_decided]
 _OPEN = [state.value for state in TransactionState if state.value not in _IDLE]
 
@@ -152,13 +152,9 @@ _LOCKED = (
 
 def _locked(conn: Connection, names: Iterable[str]) -> Mapping[str, Any]:
     """The rows as they are, and as they stay until the transaction ends."""
-    wanted = sorted(names)
-    assert len(set(wanted)) == len(wanted), "one transition of each transactional id"
-    found: dict[str, Any] = {}
-    for first in range(0, len(wanted), NAMES_PER_STATEMENT):
-        rows = conn.execute(_LOCKED, {"names": wanted[first : first + NAMES_PER_STATEMENT]})
-        found.update((row.transactional_id, row) for row in rows)
-    return found
+    wanted = list(names)
+    assert len(set(wanted)) == len(wanted) <= NAMES_PER_STATEMENT, "one transition of each transactional id"
+    return {row.transactional_id: row for row in conn.execute(_LOCKED, {"names": wanted})}
 
 
 def _changed(transition: TransactionChange, row: Any) -> TieredError | None:
