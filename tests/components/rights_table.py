@@ -117,6 +117,16 @@ def _commit(r: Any, name: str) -> Any:
     )  # fmt: skip
 
 
+def _sent_offsets(r: Any, name: str) -> Any:
+    partition = r.TxnOffsetCommitRequestPartition(
+        partition_index=0, committed_offset=1, committed_leader_epoch=-1, committed_metadata=""
+    )
+    return r.TxnOffsetCommitRequest(
+        transactional_id=name, group_id=name, producer_id=1, producer_epoch=0,
+        topics=[r.TxnOffsetCommitRequestTopic(name=name, partitions=[partition])],
+    )  # fmt: skip
+
+
 def _committed(r: Any, name: str) -> Any:
     topic = r.OffsetFetchRequestTopics(name=name, partition_indexes=[0])
     group = r.OffsetFetchRequestGroup(group_id=name, topics=[topic])
@@ -319,6 +329,9 @@ ROWS: tuple[Row, ...] = (
     _row(25, 3, (("WRITE", "TRANSACTIONAL_ID"), ("READ", "GROUP")), TXN, _transaction_offsets),
     _row(26, 3, (("WRITE", "TRANSACTIONAL_ID"),), TXN, _transaction_end),
     _row(27, 1, _ALTER_CLUSTER, CLUSTER, _marker),
+    _row(
+        28, 3, (("WRITE", "TRANSACTIONAL_ID"), ("READ", "GROUP"), ("READ", "TOPIC")), TXN, _sent_offsets,
+    ),
     _row(29, 3, _DESCRIBE_CLUSTER, CLUSTER, _acls),
     _row(30, 3, _ALTER_CLUSTER, CLUSTER, _new_acl),
     _row(31, 3, _ALTER_CLUSTER, CLUSTER, _no_acl),

@@ -15,21 +15,15 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tiered.broker.groups.committed_offsets import MAX_ENTRIES, OffsetEntry
-from tiered.errors import InvalidRequest, OffsetMetadataTooLarge, TieredError, UnknownTopicOrPartition
+from tiered.errors import TieredError
 from tiered.rules.security.acl import Operation
-from tiered.server.kafka.authorize import require_group, require_topic, require_topic_by_id
+from tiered.server.kafka.authorize import require_group
 from tiered.server.kafka.dispatch import Api, Context, Later, Refused, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
+from tiered.server.kafka.offset_entries import read_entries
 
 if TYPE_CHECKING:
-    from kafka_messages.offset_commit import (
-        OffsetCommitRequestPartition,
-        OffsetCommitRequestTopic,
-        Reply,
-        Request,
-        Response,
-    )
+    from kafka_messages.offset_commit import Reply, Request, Response
 
 FIRST_VERSION_WITH_TOPIC_IDS = 10
 
@@ -38,7 +32,8 @@ async def handle(context: Context, request: "Request", reply: "Reply") -> "Respo
     codes: dict[tuple[int, int], int] = {}
     try:
         require_group(context, Operation.READ, request.group_id)
-        entries = await _entries(context, request, codes)
+        by_id = context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
+        entries = await read_entries(context, request.topics, codes, by_id=by_id)
         coordinator = context.broker.groups
         fence = await coordinator.check_commit(
             request.group_id,
@@ -80,45 +75,6 @@ async def _reply(request: "Request", reply: "Reply", codes: dict[tuple[int, int]
             )
         )
     return reply.OffsetCommitResponse(throttle_time=0, topics=topics)
-
-
-async def _entries(context: Context, request: "Request", codes: dict[tuple[int, int], int]) -> list[OffsetEntry]:
-    """The entries that can be stored; `codes` gets the errors of the rest, by their places in the request."""
-    if sum(len(topic.partitions) for topic in request.topics) > MAX_ENTRIES:
-        raise InvalidRequest(f"commit at most {MAX_ENTRIES} offsets at a time")
-    entries = []
-    async for number, topic in in_turns(list(enumerate(request.topics))):
-        async for place, asked in in_turns(list(enumerate(topic.partitions))):
-            try:
-                entries.append(_entry(context, topic, asked))
-            except TieredError as error:
-                codes[number, place] = error_code(error)
-    return entries
-
-
-def _entry(context: Context, topic: "OffsetCommitRequestTopic", asked: "OffsetCommitRequestPartition") -> OffsetEntry:
-    topics = context.broker.topics
-    if context.api_version < FIRST_VERSION_WITH_TOPIC_IDS:
-        require_topic(context, Operation.READ, topic.name)
-    if context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS:
-        found = topics.by_id(topic.topic_id)
-        require_topic_by_id(context, Operation.READ, found)
-    elif (named := topics.find(topic.name)) is not None:
-        found = named
-    else:
-        raise UnknownTopicOrPartition(f"topic {topic.name} does not exist; refresh metadata")
-    if found.is_internal or not 0 <= asked.partition_index < found.partition_count:
-        raise UnknownTopicOrPartition(f"{found.name} has no partition {asked.partition_index}; refresh metadata")
-    metadata = asked.committed_metadata or ""
-    if len(metadata.encode()) > context.broker.settings.groups.offset_metadata_max_bytes:
-        raise OffsetMetadataTooLarge(f"{found.name}-{asked.partition_index}: shorten the commit's metadata")
-    return OffsetEntry(
-        topic_id=found.topic_id,
-        partition=asked.partition_index,
-        offset=asked.committed_offset,
-        leader_epoch=max(-1, getattr(asked, "committed_leader_epoch", -1)),
-        metadata=metadata,
-    )
 
 
 API = Api(
