@@ -73,6 +73,26 @@ def replica(
     )
 
 
+def restarted(before: Partition, *, cold_end_offset: int) -> Partition:
+    """The same log in another process, after the store got everything up to `cold_end_offset`."""
+    before.log.close()
+    log = Log.open(before.log.directory, RealFileSystem(), config=log_config(before.config), now_ms=0)
+    reserve: DiskReserve = before._reserve
+    return Partition(
+        topic=before.topic,
+        topic_partition=before.topic_partition,
+        config=before.config,
+        log=log,
+        producers={entry.producer_id: entry for entry in log.recovery.producers},
+        broker_id=before.broker_id,
+        is_current=lambda member: EPOCHS.get(member.broker_id) == member.broker_epoch,
+        log_start_offset=0,
+        cold_end_offset=cold_end_offset,
+        committed=(),
+        reserve=reserve,
+    )
+
+
 def tell(partition: Partition, told: PartitionRow) -> None:
     partition.apply_row(told, broker_epoch=EPOCHS[partition.broker_id])
 

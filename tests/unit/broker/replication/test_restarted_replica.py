@@ -3,32 +3,7 @@
 from pathlib import Path
 
 from tests.support.partition_appends import append, batch
-from tests.unit.broker.replication.replicas import EPOCHS, replica, row, tell
-from tiered.broker.host.disk_reserve import DiskReserve
-from tiered.broker.partitions.log_settings import log_config
-from tiered.broker.partitions.partition import Partition
-from tiered.hot.file_system import RealFileSystem
-from tiered.hot.log import Log
-
-
-def restarted(before: Partition, *, cold_end_offset: int) -> Partition:
-    """The same log in another process, after the store got everything up to `cold_end_offset`."""
-    before.log.close()
-    log = Log.open(before.log.directory, RealFileSystem(), config=log_config(before.config), now_ms=0)
-    reserve: DiskReserve = before._reserve
-    return Partition(
-        topic=before.topic,
-        topic_partition=before.topic_partition,
-        config=before.config,
-        log=log,
-        producers={},
-        broker_id=before.broker_id,
-        is_current=lambda member: EPOCHS.get(member.broker_id) == member.broker_epoch,
-        log_start_offset=0,
-        cold_end_offset=cold_end_offset,
-        committed=(),
-        reserve=reserve,
-    )
+from tests.unit.broker.replication.replicas import replica, restarted, row, tell
 
 
 def test_a_follower_does_not_take_the_stores_end_for_its_own_high_watermark(tmp_path: Path) -> None:
