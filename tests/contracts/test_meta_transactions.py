@@ -8,7 +8,13 @@ import pytest
 
 from tests.catalogue import NOW_MS
 from tests.contracts.stored_groups import later, take
-from tiered.errors import CoordinatorNotAvailable, NotCoordinator
+from tiered.errors import (
+    CoordinatorNotAvailable,
+    InvalidProducerIdMapping,
+    InvalidTransactionState,
+    NotCoordinator,
+    ProducerFenced,
+)
 from tiered.ids import TopicId, TopicPartition
 from tiered.meta import transactions
 from tiered.meta.engine import Database
@@ -16,6 +22,7 @@ from tiered.meta.group_offsets import WriteOutcome, WritingCoordinator
 from tiered.meta.transactions import TransactionChange
 from tiered.rules.groups.coordinator_slot import coordinator_slot
 from tiered.rules.transactions.transaction_state import (
+    PreparedTransaction,
     ProducerIdAndEpoch,
     Transaction,
     TransactionState,
@@ -166,3 +173,77 @@ def test_a_later_commit_number_is_no_reason_to_refuse(database: Database) -> Non
     by = take(database)
     write(database, later(by, number=9), (None, fresh()))
     assert not write(database, by, (fresh(), begun(fresh()))).refused
+
+
+# Many at once
+
+
+def together(database: Database, *open_: Transaction, key: str | None = "batch 7") -> bool:
+    prepared = [
+        PreparedTransaction(
+            transactional_id=each.transactional_id,
+            producer=ProducerIdAndEpoch(each.producer_id, each.producer_epoch),
+        )
+        for each in open_
+    ]
+    return database.run_sync(
+        lambda conn: transactions.decide_together(conn, prepared, commit_key=key, now_ms=NOW_MS + 1)
+    )
+
+
+def opened(database: Database, count: int) -> list[Transaction]:
+    """In different slots."""
+    by = take(database)
+    made = [begun(fresh(f"task-{number:04}", 100 + number)) for number in range(count)]
+    for slot in range(4):
+        write(database, by, *((None, each) for each in made[slot::4]), slot=slot)
+    return made
+
+
+def states(database: Database, names: list[Transaction]) -> set[TransactionState]:
+    found = [stored(database, each.transactional_id) for each in names]
+    return {each.state for each in found if each is not None}
+
+
+def test_many_transactions_of_many_slots_are_committed_in_one_step_and_once_under_a_key(database: Database) -> None:
+    made = opened(database, 600)
+    assert together(database, *made)
+    assert states(database, made) == {TransactionState.PREPARE_COMMIT}
+    after = stored(database, made[0].transactional_id)
+    assert after is not None
+    assert (after.producer_epoch, after.partitions) == (made[0].producer_epoch + 1, PARTITIONS)
+    assert not together(database, *made), "what is committed stays so"
+    assert states(database, made) == {TransactionState.PREPARE_COMMIT}
+
+
+def test_what_comes_again_under_a_used_key_is_aborted(database: Database) -> None:
+    made = opened(database, 4)
+    assert together(database, *made[:2])
+    assert not together(database, *made[2:])
+    assert states(database, made[:2]) == {TransactionState.PREPARE_COMMIT}
+    assert states(database, made[2:]) == {TransactionState.PREPARE_ABORT}
+    assert together(database, key="batch 8"), "nothing is something, too"
+
+
+def test_where_one_cannot_be_committed_none_is_and_the_key_is_free(database: Database) -> None:
+    made = opened(database, 3)
+    for bad in (replace(made[2], producer_epoch=9), replace(made[2], transactional_id="nobody"), fresh("empty", 300)):
+        with pytest.raises((ProducerFenced, InvalidProducerIdMapping, InvalidTransactionState)):
+            together(database, *made[:2], bad)
+    assert states(database, made) == {TransactionState.ONGOING}
+    assert together(database, *made)
+
+
+def test_without_a_key_what_is_open_of_them_is_aborted(database: Database) -> None:
+    made = opened(database, 3)
+    assert not together(database, *made[:2], replace(made[2], producer_epoch=9), fresh("nobody", 5), key=None)
+    assert states(database, made[:2]) == {TransactionState.PREPARE_ABORT}
+    assert states(database, made[2:]) == {TransactionState.ONGOING}
+
+
+def test_keys_are_forgotten_in_the_end(database: Database) -> None:
+    assert together(database)
+    database.run_sync(lambda conn: transactions.remove_old_commits(conn, before_ms=NOW_MS + 1))
+    assert not together(database)
+    database.run_sync(lambda conn: transactions.remove_old_commits(conn, before_ms=NOW_MS + 2))
+    assert together(database)

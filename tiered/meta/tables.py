@@ -374,6 +374,14 @@ transaction_offset = Table(
     Index("ix_transaction_offset_by_producer", "producer_id"),
 )
 
+# Transactions that were committed together, by the key that their application gave. So it happens once.
+transaction_commit = Table(
+    "transaction_commit",
+    metadata,
+    Column("commit_key", Text, primary_key=True),
+    Column("committed_at_ms", BigInteger, nullable=False, index=True),
+)
+
 # Below: what brokers report from time to time so that people can SELECT it. Never read to decide anything.
 
 local_segment = Table(

@@ -16,16 +16,24 @@ from sqlalchemy import Connection, Select, bindparam, delete, insert, select, te
 
 from tiered.errors import NotCoordinator, TieredError
 from tiered.ids import TopicId, TopicPartition
-from tiered.meta import transaction_offsets
+from tiered.meta import coordinator_slots, producer_ids, transaction_offsets
 from tiered.meta.group_offsets import WriteOutcome, WritingCoordinator, hold
-from tiered.meta.tables import transaction_partition, transactional_producer
+from tiered.meta.tables import transaction_commit, transaction_partition, transactional_producer
 from tiered.meta.upserts import insert_for
-from tiered.rules.transactions.transaction_state import Transaction, TransactionState
+from tiered.rules.transactions.transaction_state import (
+    RAISES_EPOCH,
+    PreparedTransaction,
+    Transaction,
+    TransactionState,
+    ended,
+    fenced,
+)
 
 NAMES_PER_STATEMENT = 10_000
 """SQLite and PostgreSQL take many parameters, but not any number. Rows are locked by one statement, in SQL's order."""
 _IDLE = [state.value for state in TransactionState if state is not TransactionState.ONGOING and not state.is_decided]
 _OPEN = [state.value for state in TransactionState if state.value not in _IDLE]
+_DECIDED = [state.value for state in TransactionState if state.is_decided]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,12 +81,86 @@ def write(conn: Connection, transitions: Sequence[TransactionChange], by: Writin
             written.append(each)
         else:
             refused[number] = error
-    if written:
-        written.sort(key=lambda each: each.after.transactional_id)
-        _put(conn, written, by)
-        _put_partitions(conn, written)
-        _decide_offsets(conn, written)
+    _write(conn, written, by.slot_epochs)
     return WriteOutcome(refused=refused)
+
+
+def _write(conn: Connection, transitions: Sequence[TransactionChange], slot_epochs: Mapping[int, int]) -> None:
+    if transitions:
+        ordered = sorted(transitions, key=lambda each: each.after.transactional_id)
+        _put(conn, ordered, slot_epochs)
+        _put_partitions(conn, ordered)
+        _decide_offsets(conn, ordered)
+
+
+def decide_together(
+    conn: Connection, prepared: Sequence[PreparedTransaction], *, commit_key: str | None, now_ms: int
+) -> bool:
+    """Commits all of them under a key that was not used yet: True. Otherwise aborts what is open of them: False.
+
+    Whoever coordinates them reads it. Their slots may be anybody's: each row is changed only as it stands, and no
+    transition of its coordinator that began before can follow. The epochs rise, so that nothing late of the producers
+    reaches what comes next. Raises InvalidProducerIdMapping, ProducerFenced, InvalidTransactionState or
+    ConcurrentTransactions when one of them cannot be committed; then none is.
+    """
+    commits = commit_key is not None and _is_new_key(conn, commit_key, now_ms)
+    wanted = {each.transactional_id: each.producer for each in prepared}
+    slots = _slots_of(conn, wanted)
+    epochs = {slot: row.slot_epoch for slot, row in coordinator_slots.lock(conn, set(slots.values())).items()}
+    _locked(conn, wanted)
+    found = _load_named(conn, wanted)
+    exhausted = sum(each.is_exhausted for each in found.values()) if commits else 0
+    fresh = iter(producer_ids.allocate_block(conn, exhausted) if exhausted else ())
+    changes = []
+    for name, producer in wanted.items():
+        now = found.get(name)
+        if commits:
+            fresh_id = next(fresh) if now is not None and now.is_exhausted else None
+            ending = ended(
+                now, producer, commits=True, protocol=RAISES_EPOCH, fresh_producer_id=fresh_id, now_ms=now_ms
+            )
+            before, after = ending.before, ending.after
+        elif now is not None and now.state is TransactionState.ONGOING and now.told == producer:
+            before, after = now, fenced(now, now_ms=now_ms)
+        else:
+            continue
+        if after is not before:
+            changes.append(TransactionChange(slot=slots[name], before=before, after=after))
+    _write(conn, changes, epochs)
+    return commits
+
+
+def _is_new_key(conn: Connection, commit_key: str, now_ms: int) -> bool:
+    statement = insert_for(conn, transaction_commit).values(commit_key=commit_key, committed_at_ms=now_ms)
+    put = statement.on_conflict_do_nothing().returning(transaction_commit.c.commit_key)
+    return conn.execute(put).first() is not None
+
+
+def _slots_of(conn: Connection, names: Iterable[str]) -> dict[str, int]:
+    wanted, found = sorted(names), dict[str, int]()
+    for first in range(0, len(wanted), NAMES_PER_STATEMENT):
+        rows = conn.execute(_SLOTS, {"names": wanted[first : first + NAMES_PER_STATEMENT]})
+        found.update((row.transactional_id, row.slot) for row in rows)
+    return found
+
+
+def _load_named(conn: Connection, names: Iterable[str]) -> dict[str, Transaction]:
+    wanted, found = sorted(names), dict[str, Transaction]()
+    for first in range(0, len(wanted), NAMES_PER_STATEMENT):
+        some = transactional_producer.c.transactional_id.in_(wanted[first : first + NAMES_PER_STATEMENT])
+        found.update((each.transactional_id, each) for each in _transactions(conn, _columns().where(some)))
+    return found
+
+
+def load_decided(conn: Connection, slots: Collection[int]) -> tuple[Transaction, ...]:
+    """Those of these slots that are decided and not carried out, by id."""
+    statement = _columns().where(transactional_producer.c.slot.in_(sorted(slots)))
+    return _transactions(conn, statement.where(transactional_producer.c.state.in_(_DECIDED)))
+
+
+def remove_old_commits(conn: Connection, *, before_ms: int) -> None:
+    """Keys of transactions that were committed together before that time are not remembered any more."""
+    conn.execute(delete(transaction_commit).where(transaction_commit.c.committed_at_ms < before_ms))
 
 
 def remove_expired(
@@ -136,6 +218,9 @@ def _transactions(conn: Connection, statement: Select[Any]) -> tuple[Transaction
 _PARTITIONS = select(transaction_partition).where(
     transaction_partition.c.transactional_id.in_(bindparam("names", expanding=True))
 )
+_SLOTS = select(transactional_producer.c.transactional_id, transactional_producer.c.slot).where(
+    transactional_producer.c.transactional_id.in_(bindparam("names", expanding=True))
+)
 _LOCKED = (
     select(
         transactional_producer.c.transactional_id,
@@ -169,7 +254,7 @@ def _changed(transition: TransactionChange, row: Any) -> TieredError | None:
     )
 
 
-def _values(transition: TransactionChange, by: WritingCoordinator) -> dict[str, Any]:
+def _values(transition: TransactionChange, slot_epochs: Mapping[int, int]) -> dict[str, Any]:
     after = transition.after
     return {
         "transactional_id": after.transactional_id,
@@ -184,7 +269,7 @@ def _values(transition: TransactionChange, by: WritingCoordinator) -> dict[str, 
         "protocol": after.protocol,
         "started_at_ms": after.started_at_ms,
         "changed_at_ms": after.changed_at_ms,
-        "coordinator_epoch": by.slot_epochs[transition.slot],
+        "coordinator_epoch": slot_epochs[transition.slot],
     }
 
 
@@ -209,8 +294,8 @@ SET slot = excluded.slot, producer_id = excluded.producer_id, producer_epoch = e
 """)
 
 
-def _put(conn: Connection, transitions: Sequence[TransactionChange], by: WritingCoordinator) -> None:
-    rows = [_values(each, by) for each in transitions]
+def _put(conn: Connection, transitions: Sequence[TransactionChange], slot_epochs: Mapping[int, int]) -> None:
+    rows = [_values(each, slot_epochs) for each in transitions]
     if conn.dialect.name == "postgresql":
         conn.execute(_POSTGRES_UPSERT, {name: [row[name] for row in rows] for name in _COLUMNS})
         return

@@ -55,6 +55,7 @@ def path_of(guarded: GuardedBroker, route: str, name: str) -> str:
     return route
 
 
+TRANSACTION = {"transactional_id": KNOWN, "producer_id": 1, "producer_epoch": 0}
 BODIES: dict[str, Any] = {
     "POST /api/v1/topics": {"name": ABSENT},
     "PATCH /api/v1/topics/{topic}/configs": {"set": {"retention.ms": "1"}},
@@ -62,6 +63,8 @@ BODIES: dict[str, Any] = {
     "POST /api/v1/groups/{group}/offsets/reset": {"topic": KNOWN, "to": "latest"},
     "POST /api/v1/snapshots": {"name": "s", "topic": KNOWN},
     "POST /api/v1/pins": {"topic": KNOWN},
+    "POST /api/v1/transaction-commits": {"key": "k", "transactions": [TRANSACTION]},
+    "POST /api/v1/transaction-aborts": {"transactions": [TRANSACTION]},
     "POST /v3/clusters/{cluster_id}/topics": {"topic_name": ABSENT},
     "PATCH /v3/clusters/{cluster_id}/topics/{topic_name}": {"partitions_count": 2},
     "POST /v3/clusters/{cluster_id}/topics/{topic_name}/records": {"value": {"type": "STRING", "data": "x"}},

@@ -7,7 +7,7 @@ decision stands in SQL, nor let time decide anything but when an abort is tried 
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
@@ -31,7 +31,12 @@ from tiered.ids import TopicPartition
 from tiered.meta import transactions
 from tiered.meta.transactions import TransactionChange
 from tiered.rules.transactions import transaction_state
-from tiered.rules.transactions.transaction_state import ProducerIdAndEpoch, Transaction, TransactionState
+from tiered.rules.transactions.transaction_state import (
+    PreparedTransaction,
+    ProducerIdAndEpoch,
+    Transaction,
+    TransactionState,
+)
 from tiered.runtime import QuietFailures, Worker, every
 
 log = logging.getLogger(__name__)
@@ -41,6 +46,8 @@ MAX_LISTED = 100_000
 LISTED_AT_ONCE = 1_000
 EXPIRED_AT_ONCE = 1_000
 ABORTED_AT_ONCE = 500
+MAX_TOGETHER = 10_000
+LOOK_MS = 1_000.0
 RETRY_MS = 1_000.0
 ENDING_MS = 100.0
 """A producer's next request waits so long for the markers of its last transaction. Clients that are told to come back
@@ -112,6 +119,7 @@ class TransactionCoordinator:
                 name="removing expired transactional ids",
                 jitter=0.1,
             ),
+            every(LOOK_MS, self._look_for_decided, name="looking for decided transactions"),
             every(FORGET_INTERVAL_MS, self._forget_idle, name="forgetting transactional ids"),
         ):
             self._worker.start(tasks, work)
@@ -220,6 +228,27 @@ class TransactionCoordinator:
                 now_ms=self._context.clock.now_ms(),
             )
             return (await self._store(ending.before, ending.after)).told
+
+    async def decide_together(self, prepared: Sequence[PreparedTransaction], *, commit_key: str | None) -> bool:
+        """Ends transactions of many producers in one SQL transaction, whoever coordinates them.
+
+        Commits them under a key that was not used yet (True), otherwise aborts what is open of them (False). So whoever
+        does not know whether it was done may do it again, with what it has, under the same key. Each producer must be
+        initialized again afterwards. Raises InvalidRequest, what `end` raises where one of them cannot be committed
+        (then none is), and CoordinatorNotAvailable.
+        """
+        if len(prepared) > MAX_TOGETHER or len({each.transactional_id for each in prepared}) < len(prepared):
+            raise InvalidRequest(f"name up to {MAX_TOGETHER} transactional ids, each of them once")
+        now_ms = self._context.clock.now_ms()
+        try:
+            return await self._commits.in_turn(
+                lambda conn, _: transactions.decide_together(conn, prepared, commit_key=commit_key, now_ms=now_ms)
+            )
+        finally:
+            # What is coordinated elsewhere is seen there within LOOK_MS.
+            for each in prepared:
+                if self._is_ours(each.transactional_id):
+                    self._read_again(each.transactional_id, soon=True)
 
     async def abort(self, transactional_id: str) -> None:
         """A person's word: the open transaction is aborted and its producer fenced. Nothing where none is open.
@@ -393,11 +422,24 @@ class TransactionCoordinator:
 
     # What is read without being asked for
 
-    def _read_again(self, transactional_id: str) -> None:
+    def _read_again(self, transactional_id: str, *, soon: bool = False) -> None:
         """Nobody knows what SQL has, and what is decided there must be carried out whoever asks."""
         self._known.pop(transactional_id, None)
         self._unsure.add(transactional_id)
-        asyncio.get_running_loop().call_later(RETRY_MS / 1000.0, self._loads.set)
+        if soon:
+            self._loads.set()
+        else:
+            asyncio.get_running_loop().call_later(RETRY_MS / 1000.0, self._loads.set)
+
+    async def _look_for_decided(self) -> None:
+        """Another broker may have decided transactions of many coordinators together."""
+        slots = self._slots.epochs.keys() - self._to_load
+        if not slots:
+            return
+        for each in await self._commits.in_turn(lambda conn, _: transactions.load_decided(conn, slots)):
+            known = self._known.get(each.transactional_id)
+            if known is None or known.state is TransactionState.ONGOING:
+                self._read_again(each.transactional_id, soon=True)
 
     async def _load_for_ever(self) -> None:
         while True:
@@ -466,7 +508,8 @@ class TransactionCoordinator:
             for name in gone:
                 self._known.pop(name, None)
             if len(gone) < EXPIRED_AT_ONCE:
-                return
+                break
+        await self._commits.in_turn(lambda conn, _: transactions.remove_old_commits(conn, before_ms=before_ms))
 
     async def _forget_idle(self) -> None:
         idle = {name for name, each in self._known.items() if each.started_at_ms is None and name not in self._turns}

@@ -57,6 +57,14 @@ class ProducerIdAndEpoch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedTransaction:
+    """An open transaction that its producer has left to be decided with others, complete as it is."""
+
+    transactional_id: str
+    producer: ProducerIdAndEpoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Transaction:
     """A transactional id: its producer, and the transaction that it has open or had last.
 

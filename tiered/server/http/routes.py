@@ -16,6 +16,7 @@ from tiered.server.http.api import (
     records,
     tail,
     topics,
+    transaction_commits,
     transactions,
 )
 from tiered.server.http.door import browser_guard
@@ -29,7 +30,7 @@ from tiered.server.http.v3 import records as v3_records
 from tiered.server.http.v3 import topics as v3_topics
 
 _SERVICE = (health, metrics, openapi, browser_guard, console)
-_OURS = (cluster, topics, partitions, pins, records, tail, groups, transactions, access)
+_OURS = (cluster, topics, partitions, pins, records, tail, groups, transactions, transaction_commits, access)
 _V3 = (v3_cluster, v3_topics, v3_configs, v3_groups, v3_records)
 
 ROUTES: tuple[Route, ...] = tuple(chain.from_iterable(module.ROUTES for module in (*_SERVICE, *_OURS, *_V3)))

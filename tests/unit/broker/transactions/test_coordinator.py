@@ -32,9 +32,16 @@ from tiered.errors import (
 )
 from tiered.formats.control_record import MarkerType
 from tiered.ids import TopicId, TopicPartition
+from tiered.meta import transactions
 from tiered.meta.coordinator_slots import TENURE_BITS, SlotRow
 from tiered.meta.engine import Database
-from tiered.rules.transactions.transaction_state import KEEPS_EPOCH, RAISES_EPOCH, ProducerIdAndEpoch, TransactionState
+from tiered.rules.transactions.transaction_state import (
+    KEEPS_EPOCH,
+    RAISES_EPOCH,
+    PreparedTransaction,
+    ProducerIdAndEpoch,
+    TransactionState,
+)
 
 T = TypeVar("T")
 
@@ -389,3 +396,37 @@ async def test_many_producers_end_their_transactions_beside_each_other(made: Tra
     assert len(made.leaders.written) == len(names) * 4 * len(made.partitions)
     assert [each.transactional_id for each in await made.coordinator.list_transactions()] == sorted(names)
     assert made.coordinator.open_count == 0
+
+
+# Many at once
+
+
+def prepared(transactional_id: str, producer: ProducerIdAndEpoch) -> PreparedTransaction:
+    return PreparedTransaction(transactional_id=transactional_id, producer=producer)
+
+
+async def test_transactions_that_are_committed_together_get_all_of_their_markers(made: Transacting) -> None:
+    tasks = [prepared(f"task-{number}", await made.begun(f"task-{number}")) for number in range(3)]
+    assert await made.coordinator.decide_together(tasks, commit_key="batch 7")
+    for each in tasks:
+        await made.until(TransactionState.COMPLETE_COMMIT, each.transactional_id)
+    assert len(made.leaders.written) == len(tasks) * len(made.partitions)
+    assert not await made.coordinator.decide_together(tasks, commit_key="batch 7")
+    again = prepared("again", await made.begun("again"))
+    assert not await made.coordinator.decide_together([again], commit_key="batch 7")
+    await made.until(TransactionState.COMPLETE_ABORT, "again")
+
+
+async def test_what_another_broker_has_decided_is_carried_out_here(made: Transacting) -> None:
+    task = prepared("task", await made.begun("task"))
+    await made.groups.database.run(
+        lambda conn: transactions.decide_together(conn, [task], commit_key="batch 7", now_ms=0)
+    )
+    await made.until(TransactionState.COMPLETE_COMMIT, "task")
+    assert {partition for _, partition in made.leaders.written} == set(made.partitions)
+
+
+async def test_each_transactional_id_is_named_once(made: Transacting) -> None:
+    task = prepared("task", await made.begun("task"))
+    with pytest.raises(InvalidRequest):
+        await made.coordinator.decide_together([task, task], commit_key="batch 7")

@@ -107,6 +107,8 @@ RIGHTS: dict[str, tuple[Need, ...]] = {
     "GET /api/v1/pins/{pin}": OPEN,
     "PATCH /api/v1/pins/{pin}": OPEN,
     "DELETE /api/v1/pins/{pin}": OPEN,
+    "POST /api/v1/transaction-commits": OPEN,
+    "POST /api/v1/transaction-aborts": OPEN,
     "GET /v3/clusters": OPEN,
     f"GET {_V3}": OPEN,
     f"GET {_V3}/brokers": OPEN,
