@@ -67,10 +67,7 @@ async def test_a_transaction_begins_is_decided_and_gets_a_marker_in_each_of_its_
     for marker, _ in made.leaders.written:
         assert (marker.marker.type, marker.producer, marker.raises_epoch) == (kind, told, protocol == RAISES_EPOCH)
         assert marker.marker.coordinator_epoch == tenure
-    async with asyncio.timeout(5):
-        while (await made.coordinator.describe("payments")).state.is_decided:
-            await asyncio.sleep(0.01)  # SQL has it; the coordinator hears of that in a moment.
-    await made.coordinator.add_partitions("payments", told, made.partitions, protocol=protocol)
+    await made.added("payments", told, protocol)
 
 
 async def test_no_marker_is_written_before_the_decision_stands_in_sql(made: Transacting) -> None:
@@ -382,12 +379,7 @@ async def test_many_producers_end_their_transactions_beside_each_other(made: Tra
     async def loop(name: str) -> None:
         producer = await made.begun(name, protocol=RAISES_EPOCH)
         for number in range(4):
-            while True:
-                try:
-                    await made.coordinator.add_partitions(name, producer, made.partitions, protocol=RAISES_EPOCH)
-                    break
-                except ConcurrentTransactions:
-                    await asyncio.sleep(0.01)
+            await made.added(name, producer, RAISES_EPOCH)
             producer = await made.coordinator.end(name, producer, commits=bool(number % 2), protocol=RAISES_EPOCH)
 
     await asyncio.gather(*map(loop, names))

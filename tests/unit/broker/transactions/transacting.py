@@ -53,6 +53,15 @@ class Transacting:
         await self.coordinator.add_partitions(transactional_id, producer, self.partitions, protocol=protocol)
         return producer
 
+    async def added(self, transactional_id: str, producer: ProducerIdAndEpoch, protocol: int) -> None:
+        """All partitions, as clients add them: again while the last transaction is being ended."""
+        while True:
+            try:
+                await self.coordinator.add_partitions(transactional_id, producer, self.partitions, protocol=protocol)
+                return
+            except ConcurrentTransactions:
+                await asyncio.sleep(0.01)
+
     async def initialized(
         self, transactional_id: str = "payments", claimed: ProducerIdAndEpoch | None = None, timeout_ms: int = 60_000
     ) -> ProducerIdAndEpoch:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from tiered.broker.transactions.broker_channel import ProducersMarker
-from tiered.errors import ClusterNotAuthorized, UnknownTopicOrPartition
+from tiered.errors import ClusterNotAuthorized, TieredError
 from tiered.formats.control_record import MarkerType, TransactionMarker
 from tiered.ids import TopicPartition
 from tiered.rules.security.acl import Operation
@@ -56,7 +56,7 @@ def _partitions(
         try:
             topic_id = context.broker.topics.by_name(topic.name).topic_id
             named |= {key: TopicPartition(topic_id, key[1]) for key in keys}
-        except UnknownTopicOrPartition as error:
+        except TieredError as error:
             unknown |= dict.fromkeys(keys, error_code(error))
     return named, unknown
 
