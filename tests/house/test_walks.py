@@ -32,5 +32,5 @@ def test_each_step_of_a_walk_is_a_function_that_exists(path: str, function: str)
 
 def test_no_walk_is_without_steps() -> None:
     walks = (ROOT / "docs/walks.md").read_text().split("\n## ")[1:]
-    assert len(walks) == 8
+    assert len(walks) == 9
     assert all(STEP.search(walk) for walk in walks)
