@@ -40,6 +40,8 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 MAX_BATCH_ENTRIES = 5_000
+MAX_BATCH_MEMBERS_BYTES = 8 << 20
+"""Of groups' members. Commits share the transaction and its deadline."""
 MAX_WAITING_ENTRIES = 100_000
 MAX_WAITING_CHARS = 32 << 20
 """Of metadata, which clients may fill as they like."""
@@ -328,7 +330,7 @@ class OffsetCommits:
             batch = self._take_commits(1 if self._one_by_one else MAX_BATCH_ENTRIES)
             # A group's new generation ends the right of the commits before it: they go first.
             if not self._waiting:
-                changed, self._changed = self._changed, {}
+                changed = self._take_changed()
         if not self._waiting and not self._changed:
             self._something.clear()
             self._one_by_one = False
@@ -345,6 +347,18 @@ class OffsetCommits:
             self._waiting_chars -= waiting.chars
         self._waiting_entries -= entries
         return batch
+
+    def _take_changed(self) -> dict[str, GroupRow]:
+        """The groups that wait longest, with so many bytes of members together; one in any case."""
+        taken: dict[str, GroupRow] = {}
+        size_bytes = 0
+        for group_id, row in self._changed.items():
+            size_bytes += len(row.members or b"")
+            if taken and size_bytes > MAX_BATCH_MEMBERS_BYTES:
+                break
+            taken[group_id] = row
+        self._changed = {group_id: row for group_id, row in self._changed.items() if group_id not in taken}
+        return taken
 
     def _give_back(self, changed: Mapping[str, GroupRow]) -> None:
         """They are written with the next commits, or else after a while."""
