@@ -379,7 +379,8 @@ class TransactionCoordinator:
             commits = after.state is TransactionState.PREPARE_COMMIT
             self._context.counters.transactions["committed" if commits else outcome] += 1
         if self._slots.tenure(slot) != tenure:
-            return after  # It stands; whoever holds the slot now goes on with it.
+            self._read_again(name)  # It stands; whoever holds the slot now goes on with it, this broker if it is back.
+            return after
         self._known[name] = after
         if after.state.is_decided:
             self._carry_out(after)

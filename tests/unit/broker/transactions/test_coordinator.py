@@ -4,12 +4,13 @@ of SQL. On a real catalogue."""
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 from uuid import uuid4
 
 import pytest
-from sqlalchemy import Connection
+from sqlalchemy import Connection, update
 
 from tests.unit.broker.groups.coordinators import coordinating
 from tests.unit.broker.transactions.transacting import Transacting, start, transacting
@@ -32,9 +33,10 @@ from tiered.errors import (
 )
 from tiered.formats.control_record import MarkerType
 from tiered.ids import TopicId, TopicPartition
-from tiered.meta import transactions
+from tiered.meta import coordinator_slots, transactions
 from tiered.meta.coordinator_slots import TENURE_BITS, SlotRow
 from tiered.meta.engine import Database
+from tiered.meta.tables import coordinator_slot
 from tiered.rules.transactions.transaction_state import (
     KEEPS_EPOCH,
     RAISES_EPOCH,
@@ -356,6 +358,33 @@ async def test_a_decision_whose_asker_went_away_before_it_was_written_is_carried
         await asyncio.sleep(0.01)
         sql_answers.set()
         assert (await asking).state is not TransactionState.ONGOING
+    await made.until(TransactionState.COMPLETE_COMMIT)
+
+
+async def test_a_decision_that_a_slot_of_another_tenure_has_taken_is_carried_out(made: Transacting) -> None:
+    """The slot went away and came back while the decision waited: what was open then was read before it."""
+    commits, came_back = made.groups.groups.offsets.commits, threading.Event()
+    producer, other = await made.begun(), await made.initialized("other")
+    slot = made.groups.groups.slot("payments")
+    assert slot != made.groups.groups.slot("other")
+    rows = await made.groups.database.run(coordinator_slots.load_all)
+    later = replace(rows[slot], slot_epoch=rows[slot].slot_epoch + (1 << TENURE_BITS))
+
+    def moved(conn: Connection) -> None:
+        table = coordinator_slot
+        conn.execute(update(table).where(table.c.slot == slot).values(slot_epoch=later.slot_epoch))
+        came_back.wait()
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(commits.in_turn(lambda conn, by: moved(conn)))
+        await asyncio.sleep(0.01)
+        tasks.create_task(made.coordinator.add_partitions("other", other, made.partitions, protocol=KEEPS_EPOCH))
+        await asyncio.sleep(0.01)
+        tasks.create_task(made.coordinator.end("payments", producer, commits=True, protocol=KEEPS_EPOCH))
+        await asyncio.sleep(0.01)
+        made.groups.groups.slots_changed([later])
+        await asyncio.sleep(0.01)
+        came_back.set()
     await made.until(TransactionState.COMPLETE_COMMIT)
 
 
