@@ -166,9 +166,11 @@ class MarkerSender:
             self._again(delivery, later, "it has no leader")
 
     def _was_deleted(self, partition: TopicPartition, known_at: int) -> bool:
-        if self._topics.find_id(partition.topic_id) is not None or self._image.row(partition) is not None:
-            return False
-        return self._image.change_number >= known_at
+        topic = self._topics.find_id(partition.topic_id)
+        if topic is not None:
+            # Slots of groups are as many as the settings say, also fewer than before.
+            return topic.name == OFFSETS_TOPIC and partition.partition >= topic.partition_count
+        return self._image.row(partition) is None and self._image.change_number >= known_at
 
     def _leader_of(self, partition: TopicPartition) -> BrokerRow | None:
         topic = self._topics.find_id(partition.topic_id)

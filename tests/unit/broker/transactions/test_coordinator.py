@@ -12,8 +12,9 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import Connection, update
 
-from tests.unit.broker.groups.coordinators import coordinating
+from tests.unit.broker.groups.coordinators import coordinating, topic
 from tests.unit.broker.transactions.transacting import Transacting, start, transacting
+from tiered.broker.partitions.topics import OFFSETS_TOPIC
 from tiered.broker.transactions import coordinator
 from tiered.errors import (
     ConcurrentTransactions,
@@ -169,6 +170,17 @@ async def test_a_topic_that_the_feed_has_not_brought_yet_is_not_taken_for_delete
     await asyncio.sleep(0.3)
     assert (await made.stored()).state is TransactionState.PREPARE_COMMIT  # type: ignore[union-attr]
     made.groups.image.change_number = brought
+    await made.until(TransactionState.COMPLETE_COMMIT)
+
+
+async def test_a_slot_of_groups_that_is_not_there_any_more_needs_no_marker(made: Transacting) -> None:
+    """`offsets.topic.num.partitions` is less than when the group's offsets joined the transaction."""
+    offsets = replace(topic(OFFSETS_TOPIC, uuid4()), is_internal=True)
+    made.groups.topics.put(offsets)
+    producer = await made.initialized()
+    gone = TopicPartition(offsets.topic_id, offsets.partition_count)
+    await made.coordinator.add_partitions("payments", producer, [gone], protocol=KEEPS_EPOCH)
+    await made.coordinator.end("payments", producer, commits=True, protocol=KEEPS_EPOCH)
     await made.until(TransactionState.COMPLETE_COMMIT)
 
 
