@@ -6,6 +6,7 @@ out depends on the batches alone. Must never know how far anything is committed.
 
 from collections import OrderedDict
 from collections.abc import Iterable
+from dataclasses import replace
 
 from tiered.formats.control_record import MarkerType, TransactionMarker
 from tiered.formats.producer_snapshot import ProducerEntry
@@ -64,12 +65,26 @@ class OpenTransactions:
         )
 
     def aborted_in(self, batches: Iterable[PlacedBatch]) -> list[AbortedIndexEntry]:
-        """The rows of the aborted transactions that end in these next batches; changes nothing."""
-        after = OpenTransactions()
-        after._first_offsets = self._first_offsets.copy()
+        """The rows of the aborted transactions that end in these next batches; changes nothing. Takes no longer where
+        many are open."""
+        begun, over = OpenTransactions(), set[int]()
         rows = []
         for header, base_offset, marker in batches:
-            ended = after.note(header, base_offset, marker)
+            producer_id = header.producer_id
+            if producer_id in over or producer_id not in self._first_offsets:
+                ended = begun.note(header, base_offset, marker)
+            elif marker is None or not header.is_transactional:
+                continue
+            else:
+                over.add(producer_id)
+                ended = AbortedIndexEntry(
+                    producer_id=producer_id,
+                    first_offset=self._first_offsets[producer_id],
+                    last_offset=base_offset,
+                    last_stable_offset=next(iter(begun._first_offsets.values()), base_offset + 1),
+                )
             if ended is not None and marker is not None and marker.type is MarkerType.ABORT:
-                rows.append(ended)
+                # What was open before these batches is older than what began in them.
+                oldest = next((first for each, first in self._first_offsets.items() if each not in over), None)
+                rows.append(ended if oldest is None else replace(ended, last_stable_offset=oldest))
         return rows

@@ -1,5 +1,7 @@
 """The order of open transactions, and the rows of those that were aborted."""
 
+import tracemalloc
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -78,3 +80,18 @@ def test_a_control_batch_of_another_kind_ends_nothing() -> None:
     transactions.note(transactional_header(7), 3, None)
     assert transactions.note(marker_header(7), 4, None) is None
     assert transactions.first_offsets() == [3]
+
+
+def test_an_end_costs_no_more_where_many_are_open() -> None:
+    """Whoever opens a hundred thousand would have each end of them hold up the broker."""
+    many = OpenTransactions()
+    for header, offset, marker in placed([(producer_id, "records") for producer_id in range(50_000)]):
+        many.note(header, offset, marker)
+    tracemalloc.start()
+    try:
+        (row,) = many.aborted_in([(marker_header(7), 100_000, ABORT)])
+        _, most_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (row.first_offset, row.last_stable_offset) == (14, 0)
+    assert most_bytes < 10_000
