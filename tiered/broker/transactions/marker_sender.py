@@ -34,7 +34,9 @@ log = logging.getLogger(__name__)
 MARKERS_AT_ONCE = 1_000
 RETRY_MS = 100.0
 """Leaders change, followers lag: the next try comes so soon, for as long as it takes."""
-SLOW_TRIES = 100
+MAX_RETRY_MS = 1_000.0
+"""Each further one comes later, up to so much: where thousands of transactions wait for one leader, all of them try."""
+SLOW_TRIES = 15
 """After so many tries a line in the log says what is being waited for."""
 
 WriteHere = Callable[[Sequence[ProducersMarker]], Awaitable[Sequence[Outcomes]]]
@@ -181,8 +183,10 @@ class MarkerSender:
         return None if holder is None or holder.fenced else holder
 
     def _again(self, delivery: _DeliveryState, partitions: Sequence[TopicPartition], why: object) -> None:
+        delay_ms = 0.0
         for partition in partitions:
             tries = delivery.tries[partition] = delivery.tries.get(partition, 0) + 1
+            delay_ms = max(delay_ms, min(RETRY_MS * tries, MAX_RETRY_MS))
             if tries % SLOW_TRIES == 0:
                 topic = self._topics.find_id(partition.topic_id)
                 log.warning(
@@ -192,7 +196,7 @@ class MarkerSender:
                     partition.partition,
                     why,
                 )
-        asyncio.get_running_loop().call_later(RETRY_MS / 1000.0, self._try_again, delivery, partitions)
+        asyncio.get_running_loop().call_later(delay_ms / 1000.0, self._try_again, delivery, partitions)
 
     def _try_again(self, delivery: _DeliveryState, partitions: Sequence[TopicPartition]) -> None:
         if self._is_current(delivery):

@@ -117,6 +117,17 @@ async def test_the_next_transaction_begins_at_once_when_the_last_one_is_complete
     assert new.producer_epoch > producer.producer_epoch
 
 
+async def test_what_is_refused_for_long_is_tried_less_often(made: Transacting) -> None:
+    """Thousands of transactions may wait for one leader."""
+    made.leaders.refuse = dict.fromkeys(made.partitions, NotLeader("nobody leads it now"))
+    producer = await made.begun()
+    await made.coordinator.end("payments", producer, commits=True, protocol=KEEPS_EPOCH)
+    await asyncio.sleep(1.2)
+    assert 2 <= made.leaders.asked <= 6
+    made.leaders.refuse.clear()
+    await made.until(TransactionState.COMPLETE_COMMIT)
+
+
 async def test_a_new_producer_fences_the_old_one_and_aborts_what_it_had_open(made: Transacting) -> None:
     old = await made.begun()
     with pytest.raises(ConcurrentTransactions):

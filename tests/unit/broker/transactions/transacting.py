@@ -26,9 +26,11 @@ class Leaders:
 
     written: list[tuple[ProducersMarker, TopicPartition]] = field(default_factory=list)
     refuse: dict[TopicPartition, TieredError] = field(default_factory=dict)
+    asked: int = 0
 
     async def write(self, markers: Sequence[ProducersMarker]) -> Sequence[Outcomes]:
         await asyncio.sleep(0)
+        self.asked += 1
         outcomes: list[Outcomes] = []
         for each in markers:
             found = {partition: self.refuse.get(partition) for partition in each.partitions}
