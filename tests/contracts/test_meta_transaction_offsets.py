@@ -71,6 +71,20 @@ def test_one_decision_is_about_many_transactions_and_groups(database: Database) 
         assert waiting(database, f"g{each}") == set()
 
 
+def test_a_transaction_takes_no_more_offsets_than_its_end_can_decide(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transaction_offsets, "MAX_OF_TRANSACTION", 3)
+    by = take(database)
+    begin(database)
+    begin(database, OTHER)
+    assert pend(database, by, *(pending_commit(1, partition=number) for number in range(2))).refused == {}
+    more = [pending_commit(1, partition=2), pending_commit(1, partition=3), pending_commit(1, producer_id=OTHER)]
+    refused = pend(database, later(by, number=2), *more).refused
+    assert {number: type(error) for number, error in refused.items()} == {1: InvalidTransactionState}
+    assert pended(database).keys() == {(0, PRODUCER), (1, PRODUCER), (2, PRODUCER), (0, OTHER)}
+
+
 def test_of_two_offsets_that_one_transaction_sends_for_a_partition_the_later_one_counts(database: Database) -> None:
     by = take(database)
     begin(database)

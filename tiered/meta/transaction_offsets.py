@@ -7,14 +7,15 @@ holds it alone. Each row keeps the slot epoch and the commit number of its write
 group has committed something newer meanwhile, which then stays. Must never decide how a transaction ends.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, bindparam, delete, select, tuple_
+from sqlalchemy import Connection, bindparam, delete, func, select, tuple_
 
-from tiered.errors import TieredError
+from tiered.errors import InvalidTransactionState, TieredError
 from tiered.meta import group_offsets, groups
 from tiered.meta.group_offsets import (
     MAX_TOPICS_TO_FILTER,
@@ -36,6 +37,8 @@ from tiered.rules.transactions.transaction_state import (
     check_ongoing,
 )
 
+MAX_OF_TRANSACTION = 50_000
+"""One SQL transaction decides all of them. More would take it longer than it may, so that it never ended."""
 _KEY = tuple(transaction_offset.primary_key.columns)
 
 
@@ -51,10 +54,10 @@ def pend(conn: Connection, commits: Sequence[PendingCommit], by: WritingCoordina
     """Writes the offsets of many transactions and groups. Of one transaction's to one partition the later one wins.
 
     A commit is refused as `group_offsets.write` does, and with InvalidProducerIdMapping, ProducerFenced,
-    ConcurrentTransactions or InvalidTransactionState unless its transaction is ongoing.
+    ConcurrentTransactions or InvalidTransactionState unless its transaction is ongoing, or when it has too many.
     """
     lost_slots = hold(conn, {each.slot for each in commits}, by)
-    judged = judge(conn, commits, lost_slots, _not_ongoing(conn, commits))
+    judged = judge(conn, commits, lost_slots, _too_many(conn, commits) | _not_ongoing(conn, commits))
     rows: dict[tuple[str, UUID, int, int], dict[str, Any]] = {}
     for number, commit in enumerate(commits):
         if number not in judged.refused:
@@ -144,7 +147,34 @@ _HELD = (
 )
 
 
-def _not_ongoing(conn: Connection, commits: Sequence[PendingCommit]) -> Mapping[int, TieredError]:
+_COUNTED = (
+    select(transaction_offset.c.producer_id, func.count())
+    .where(transaction_offset.c.producer_id.in_(bindparam("producer_ids", expanding=True)))
+    .group_by(transaction_offset.c.producer_id)
+)
+
+
+def _too_many(conn: Connection, commits: Sequence[PendingCommit]) -> dict[int, TieredError]:
+    """Those with which more offsets would wait for their transaction than its end can decide. One for a partition that
+    has one already counts again."""
+    counted = conn.execute(_COUNTED, {"producer_ids": sorted({each.producer.producer_id for each in commits})})
+    counts = Counter[int]()
+    for producer_id, count in counted:
+        counts[producer_id] = count
+    refused: dict[int, TieredError] = {}
+    for number, commit in enumerate(commits):
+        after = counts[commit.producer.producer_id] + len(commit.entries)
+        if after > MAX_OF_TRANSACTION:
+            refused[number] = InvalidTransactionState(
+                f"the transaction has {counts[commit.producer.producer_id]} offsets, and at most {MAX_OF_TRANSACTION} "
+                "go into one: abort it, and end the next ones sooner"
+            )
+        else:
+            counts[commit.producer.producer_id] = after
+    return refused
+
+
+def _not_ongoing(conn: Connection, commits: Sequence[PendingCommit]) -> dict[int, TieredError]:
     """Why some of the commits are of no open transaction. Those of the others stay open until this write is done."""
     found = conn.execute(_HELD, {"names": sorted({each.transactional_id for each in commits})}).mappings()
     known = {row["transactional_id"]: Transaction(**{**row, "state": TransactionState(row["state"])}) for row in found}
