@@ -191,7 +191,9 @@ class TransactionBook:
 
     def check_stable(self, book: Book, machine: str, high_watermark: int, last_stable_offset: int) -> None:
         """A replica has a last stable offset (X4)."""
-        allowed = min(high_watermark, self.stable_offset(book.key, high_watermark))
+        # What is in the store was below the last stable offset: its transactions have ended, wherever the markers are.
+        stored = 0 if book.row is None else book.row.cold_end_offset
+        allowed = min(high_watermark, max(stored, self.stable_offset(book.key, high_watermark)))
         if last_stable_offset > allowed:
             raise Violation(
                 f"X4: {book.name}: the last stable offset of {machine} is {last_stable_offset}, and a transaction is "

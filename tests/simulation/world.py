@@ -18,7 +18,7 @@ from pathlib import Path
 from random import Random
 from uuid import UUID
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, insert
 
 from tests.follower_questions import found_for
 from tests.simulation import hooks
@@ -44,11 +44,15 @@ from tiered.errors import TieredError
 from tiered.hot.segment_files import SHARED_OPEN_SEGMENTS
 from tiered.ids import TopicId, TopicPartition
 from tiered.meta import topics
+from tiered.meta.tables import transactional_producer
 from tiered.meta.transactions import TransactionChange
+from tiered.rules.groups.coordinator_slot import coordinator_slot
+from tiered.rules.transactions.transaction_state import MAX_PRODUCER_EPOCH, TransactionState
 from tiered.server.kafka.error_mapping import error_code
 from tiered.wire.fetch import FetchPartitionResult, FetchRequest, FetchResponse, FetchTopicResult
 
 START_S = 30.0
+LONG_USED_PRODUCER_ID = 900_000_000
 
 
 class World:
@@ -247,6 +251,7 @@ class World:
             machine.start()
         await self._until(self._all_serve, START_S, "the start")
         keys = self._create_topic()
+        self._use_epochs_up()
         work = self._start_clients(keys)
         await asyncio.sleep(1.0)
         await self.nemesis.run(self.loop.time() + self.plan.faults_s)
@@ -284,6 +289,34 @@ class World:
 
         self.sql.change_now(create)
         return [TopicPartition(TopicId(topic_id), number) for number in range(self.plan.partitions)]
+
+    def _use_epochs_up(self) -> None:
+        """Of some transactional ids, which have been in use for long, so that they get another producer id soon."""
+        if not self.plan.transactors or self.rng.random() < 0.6:
+            return
+        slots = int(SETTINGS["offsets.topic.num.partitions"])
+
+        def use(conn: Connection) -> None:
+            for number, (name, _) in enumerate(self._transactional_ids()[:-1]):
+                conn.execute(
+                    insert(transactional_producer).values(
+                        transactional_id=name,
+                        slot=coordinator_slot(name, slots),
+                        producer_id=LONG_USED_PRODUCER_ID + number,
+                        producer_epoch=MAX_PRODUCER_EPOCH - self.rng.randint(1, 8),
+                        last_producer_epoch=-1,
+                        previous_producer_id=-1,
+                        next_producer_id=-1,
+                        timeout_ms=1_000,
+                        state=TransactionState.EMPTY.value,
+                        protocol=1,
+                        started_at_ms=None,
+                        changed_at_ms=self.now_ms(),
+                        coordinator_epoch=0,
+                    )
+                )
+
+        self.sql.change_now(use)
 
     def _start_clients(self, keys: list[TopicPartition]) -> list["asyncio.Task[None]"]:
         number = 0
