@@ -23,6 +23,7 @@ from tiered.errors import (
     Fenced,
     InvalidProducerIdMapping,
     InvalidTransactionState,
+    MetadataUnavailable,
     OutOfOrderSequence,
     TieredError,
     TransactionAbortable,
@@ -204,6 +205,8 @@ class Transactor(Client):
                 raise (Replaced if what == "end" else Over)(f"{what}: {type(error).__name__}") from error
             except OutOfOrderSequence as error:
                 self.world.violate(f"a transactional producer was told {error}")
+            except MetadataUnavailable as error:
+                self.world.violate(f"a transactional producer was told what older ones take for the end: {error!r}")
             except (Unanswered, TieredError, OSError) as error:
                 self.world.counts[f"{what}: {type(error).__name__}"] += 1
                 self._coordinators.clear()

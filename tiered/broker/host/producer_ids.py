@@ -6,6 +6,7 @@ unknown outcome is simply never used.
 
 import asyncio
 
+from tiered.errors import CoordinatorLoading, MetadataUnavailable, Throttled
 from tiered.meta import producer_ids
 from tiered.meta.engine import Database
 
@@ -20,10 +21,17 @@ class ProducerIds:
         self._refill = asyncio.Lock()
 
     async def next(self) -> int:
-        """An id nobody has had; MetadataUnavailable when a new block is needed and SQL is away."""
+        """An id nobody has had.
+
+        Raises CoordinatorLoading when a new block is needed and SQL is away. What MetadataUnavailable is on the wire,
+        REQUEST_TIMED_OUT, older clients take for the end of an idempotent or transactional producer.
+        """
         async with self._refill:
             if self._next == self._end:
-                block = await self._database.run(producer_ids.allocate_block)
+                try:
+                    block = await self._database.run(producer_ids.allocate_block)
+                except (MetadataUnavailable, Throttled) as error:
+                    raise CoordinatorLoading(f"SQL gives no producer ids: {error}") from error
                 self._next, self._end = block.start, block.stop
             producer_id = self._next
             self._next += 1

@@ -150,7 +150,8 @@ class TransactionCoordinator:
         """The producer that has the transactional id from now on; every other is fenced (KIP-98, KIP-360).
 
         Raises ConcurrentTransactions while the last transaction is being ended, which this begins where one is open;
-        ProducerFenced, InvalidTransactionTimeout, InvalidRequest, NotCoordinator, CoordinatorNotAvailable.
+        ProducerFenced, InvalidTransactionTimeout, InvalidRequest, NotCoordinator, CoordinatorNotAvailable,
+        CoordinatorLoading.
         """
         most_ms = self._context.state.settings.transactions.transaction_max_timeout_ms
         if not 0 < timeout_ms <= most_ms:
@@ -214,7 +215,7 @@ class TransactionCoordinator:
         """What the producer goes on with, once the decision stands. Markers follow.
 
         Raises InvalidProducerIdMapping, ProducerFenced, ConcurrentTransactions, InvalidTransactionState,
-        NotCoordinator, CoordinatorNotAvailable.
+        NotCoordinator, CoordinatorNotAvailable, CoordinatorLoading.
         """
         async with self._turn(transactional_id) as now:
             raises = protocol == transaction_state.RAISES_EPOCH

@@ -18,6 +18,7 @@ from tiered.broker.partitions.topics import OFFSETS_TOPIC
 from tiered.broker.transactions import coordinator
 from tiered.errors import (
     ConcurrentTransactions,
+    CoordinatorLoading,
     CoordinatorNotAvailable,
     InvalidProducerIdMapping,
     InvalidRequest,
@@ -34,7 +35,7 @@ from tiered.errors import (
 )
 from tiered.formats.control_record import MarkerType
 from tiered.ids import TopicId, TopicPartition
-from tiered.meta import coordinator_slots, transactions
+from tiered.meta import coordinator_slots, producer_ids, transactions
 from tiered.meta.coordinator_slots import TENURE_BITS, SlotRow
 from tiered.meta.engine import Database
 from tiered.meta.tables import coordinator_slot
@@ -318,12 +319,12 @@ async def test_what_belongs_to_a_lost_slot_is_answered_by_its_new_holder_alone(m
 
 
 class _Flaky(Database):
-    """A catalogue that goes away, before a change or after it."""
+    """A catalogue that goes away, before a change or after it; or only where producer ids are asked for."""
 
     away: str | None = None
 
     async def run(self, fn: Callable[[Connection], T], *, deadline_ms: int | None = None, ahead: bool = False) -> T:
-        if _Flaky.away == "before":
+        if _Flaky.away == "before" or (_Flaky.away == "producer ids" and fn is producer_ids.allocate_block):
             raise MetadataUnavailable("SQL is away")
         found = await super().run(fn, deadline_ms=deadline_ms, ahead=ahead)
         if _Flaky.away == "after":
@@ -337,6 +338,14 @@ async def flaky(tmp_path: Path) -> AsyncIterator[Transacting]:
     async with transacting(tmp_path, sql=_Flaky) as found:
         yield found
     _Flaky.away = None
+
+
+async def test_without_a_fresh_producer_id_a_producer_is_told_to_ask_again(flaky: Transacting) -> None:
+    _Flaky.away = "producer ids"
+    with pytest.raises(CoordinatorLoading):
+        await flaky.coordinator.init_producer_id("payments", 60_000)
+    _Flaky.away = None
+    await flaky.coordinator.init_producer_id("payments", 60_000)
 
 
 async def test_while_sql_is_away_nothing_is_decided_and_nothing_is_lost(flaky: Transacting) -> None:
