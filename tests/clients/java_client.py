@@ -21,17 +21,17 @@ SCRIPTS = {
 }
 
 
-def compiled(program: str, folder: Path) -> Path:
-    """`folder`, with the client's jars and this program's classes in it: its class path is `{folder}/*:{folder}`."""
-    fetch_jars("pom.xml", folder)
+def compiled(program: str, folder: Path, *options: str, project: str = "pom.xml") -> Path:
+    """`folder`, with the project's jars and this program's classes in it: its class path is `{folder}/*:{folder}`."""
+    fetch_jars(project, folder, *options)
     source = str(SOURCES / f"{program}.java")
     subprocess.run([tool("javac"), "-cp", f"{folder}/*", "-d", str(folder), source], check=True, timeout=120)
     return folder
 
 
-def fetch_jars(project: str, folder: Path) -> None:
+def fetch_jars(project: str, folder: Path, *options: str) -> None:
     """What the project depends on, in `folder`. Maven keeps its own copies in the home folder."""
-    fetch = [tool("mvn"), "-q", "-B", "-f", str(SOURCES / project), "dependency:copy-dependencies"]
+    fetch = [tool("mvn"), "-q", "-B", *options, "-f", str(SOURCES / project), "dependency:copy-dependencies"]
     subprocess.run([*fetch, f"-DoutputDirectory={folder}"], check=True, timeout=600)
 
 
