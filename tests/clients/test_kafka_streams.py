@@ -1,0 +1,227 @@
+"""Kafka Streams with `exactly_once_v2`: a join and a windowed count stay right, whatever is killed.
+
+`make interop` kills the application and the broker a few times each; `make soak-tests` twenty times (TIERED_KILLS).
+"""
+
+import os
+import random
+import subprocess
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.broker_process import BrokerProcess
+from tests.clients.foreign_tools import tool
+from tests.clients.java_client import compiled
+
+PARTITIONS = 4
+CUSTOMERS = 40
+COUNTRIES = 7
+START_MS = int(time.time()) * 1000
+APART_MS = 10
+"""Of orders, in their own time, which begins now: retention goes by it."""
+DEADLINE_S = 120.0
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Kafka Streams from Maven Central, and our application compiled against it."""
+    return compiled("StreamsApp", tmp_path_factory.mktemp("streams"), project="streams.xml")
+
+
+class Application:
+    """One instance at a time, with a folder for its state that outlives it."""
+
+    def __init__(self, built: Path, bootstrap: str, state: Path) -> None:
+        self._command = [tool("java"), "-Xmx256m", "-XX:+UseSerialGC", "-cp", f"{built}/*:{built}", "StreamsApp"]
+        self._command += [bootstrap, str(state)]
+        self._log = state.with_suffix(".log")
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=log, stderr=log)
+
+    def kill(self) -> None:
+        """kill -9."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.communicate()
+
+    def stop(self) -> None:
+        """It closes, and commits what it has done."""
+        assert self._process is not None
+        self._process.communicate(timeout=DEADLINE_S)
+        assert self._process.returncode == 0, self.log[-4000:]
+
+    def ensure_stopped(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self.kill()
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text()
+
+
+class Orders:
+    """Writes orders until told to stop, each of them once: the producer is idempotent."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._producer = Producer(
+            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "message.timeout.ms": 0, "linger.ms": 20}
+        )
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._write)
+        self.count = 0
+
+    def start(self) -> None:
+        for customer in range(CUSTOMERS):
+            self._producer.produce("customers", country_of(customer), f"c{customer}", timestamp=START_MS - 1000)
+        assert self._producer.flush(30) == 0
+        self._thread.start()
+
+    def _write(self) -> None:
+        while not self._stopping.wait(0.02):
+            for number in range(self.count, self.count + 4):
+                key, made_ms = f"c{number % CUSTOMERS}", START_MS + number * APART_MS
+                self._producer.produce("orders", str(number), key, timestamp=made_ms)
+            self.count += 4
+            self._producer.poll(0)
+
+    def abandon(self) -> None:
+        self._stopping.set()
+
+    def finish(self) -> None:
+        self._stopping.set()
+        self._thread.join()
+        assert self._producer.flush(60) == 0
+
+
+def country_of(customer: int) -> str:
+    return f"country-{customer % COUNTRIES}"
+
+
+@pytest.fixture
+def broker(make_broker: Callable[..., BrokerProcess]) -> BrokerProcess:
+    settings = {"group.initial.rebalance.delay.ms": 300, "log.segment.bytes": 262_144}
+    process = make_broker(settings=settings).start()
+    admin = AdminClient({"bootstrap.servers": process.bootstrap})
+    topics = [NewTopic(name, PARTITIONS, 1) for name in ("customers", "orders", "joined", "counts")]
+    for made in admin.create_topics(topics).values():
+        made.result(30)
+    return process
+
+
+@pytest.fixture
+def application(built: Path, broker: BrokerProcess, tmp_path: Path) -> Iterator[Application]:
+    made = Application(built, broker.bootstrap, tmp_path / "state")
+    yield made
+    made.ensure_stopped()
+
+
+@pytest.fixture
+def orders(broker: BrokerProcess) -> Iterator[Orders]:
+    made = Orders(broker.bootstrap)
+    made.start()
+    yield made
+    made.abandon()
+
+
+class Committed:
+    """What a read_committed reader gets of a topic, from its beginning."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self.values: dict[str, list[str]] = defaultdict(list)
+        """Of each key, in their order."""
+        self.count = 0
+        self._consumer = Consumer(
+            {"bootstrap.servers": bootstrap, "group.id": "reader", "isolation.level": "read_committed"}
+        )
+        self._consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(PARTITIONS)])
+
+    def await_count(self, count: int, application: Application) -> None:
+        deadline = time.monotonic() + DEADLINE_S
+        while self.count < count:
+            assert time.monotonic() < deadline, f"{self.count} of {count}\n{application.log[-4000:]}"
+            self.read(0.5)
+
+    def read(self, timeout_s: float) -> None:
+        for message in self._consumer.consume(1000, timeout_s):
+            assert message.error() is None, message.error()
+            self.values[message.key().decode()].append(message.value().decode())
+            self.count += 1
+
+
+def run(broker: BrokerProcess, application: Application, orders: Orders, *, kills: int, seed: int) -> None:
+    chance = random.Random(seed)
+    application.start()
+    joined, counts = Committed(broker.bootstrap, "joined"), Committed(broker.bootstrap, "counts")
+    joined.await_count(1, application)
+
+    application.stop()
+    application.start()
+    go_on(joined, application)
+    for _ in range(kills):
+        time.sleep(chance.uniform(0.1, 2.0))
+        application.kill()
+        application.start()
+        go_on(joined, application)
+    for _ in range(kills):
+        time.sleep(chance.uniform(0.1, 2.0))
+        broker.kill()
+        time.sleep(chance.uniform(0.0, 0.5))
+        broker.start()
+        go_on(joined, application)
+    orders.finish()
+
+    for each in (joined, counts):
+        each.await_count(orders.count, application)
+    application.stop()
+    for each in (joined, counts):
+        each.read(1.0)
+    check_joined(joined, orders.count)
+    check_counts(counts, orders.count)
+    assert "failed" not in application.log
+    print(f"{kills} kills of each (seed {seed}): {orders.count} orders, each joined and counted once")
+
+
+def go_on(joined: Committed, application: Application) -> None:
+    """Returns once the application has committed something more."""
+    joined.read(0.0)
+    joined.await_count(joined.count + 1, application)
+
+
+def check_joined(joined: Committed, orders: int) -> None:
+    for customer in range(CUSTOMERS):
+        expected = [f"{country_of(customer)}:{number}" for number in range(customer, orders, CUSTOMERS)]
+        assert joined.values[f"c{customer}"] == expected
+
+
+def check_counts(counts: Committed, orders: int) -> None:
+    expected: dict[str, int] = defaultdict(int)
+    for number in range(orders):
+        made_ms = START_MS + number * APART_MS
+        expected[f"{country_of(number % CUSTOMERS)}@{made_ms - made_ms % 1000}"] += 1
+    assert counts.values == {key: [str(each + 1) for each in range(count)] for key, count in expected.items()}
+
+
+@pytest.mark.interop
+@pytest.mark.timeout(600)
+def test_each_order_counts_once_however_often_application_and_broker_are_killed(
+    broker: BrokerProcess, application: Application, orders: Orders
+) -> None:
+    run(broker, application, orders, kills=3, seed=1)
+
+
+@pytest.mark.soak
+def test_twenty_kills_of_each_leave_every_count_right(
+    broker: BrokerProcess, application: Application, orders: Orders
+) -> None:
+    kills = int(os.environ.get("TIERED_KILLS", "20"))
+    run(broker, application, orders, kills=kills, seed=int(os.environ.get("TIERED_SEED", "2")))
