@@ -154,7 +154,7 @@ class Committed:
     def read(self, timeout_s: float) -> None:
         for message in self._consumer.consume(1000, timeout_s):
             assert message.error() is None, message.error()
-            self.values[message.key().decode()].append(message.value().decode())
+            self.values[(message.key() or b"").decode()].append((message.value() or b"").decode())
             self.count += 1
 
 
