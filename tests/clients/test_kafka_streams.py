@@ -9,8 +9,11 @@ import subprocess
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
@@ -20,6 +23,10 @@ from tests.broker_process import BrokerProcess
 from tests.clients.foreign_tools import tool
 from tests.clients.java_client import compiled
 
+if TYPE_CHECKING:
+    from tests.clients.three_brokers import ThreeBrokers
+
+pytest_plugins = ["tests.clients.three_brokers"]
 PARTITIONS = 4
 CUSTOMERS = 40
 COUNTRIES = 7
@@ -38,9 +45,9 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Application:
     """One instance at a time, with a folder for its state that outlives it."""
 
-    def __init__(self, built: Path, bootstrap: str, state: Path) -> None:
+    def __init__(self, built: Path, bootstrap: str, state: Path, *, replicas: int) -> None:
         self._command = [tool("java"), "-Xmx256m", "-XX:+UseSerialGC", "-cp", f"{built}/*:{built}", "StreamsApp"]
-        self._command += [bootstrap, str(state)]
+        self._command += [bootstrap, str(state), str(replicas)]
         self._log = state.with_suffix(".log")
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -107,30 +114,39 @@ def country_of(customer: int) -> str:
     return f"country-{customer % COUNTRIES}"
 
 
-@pytest.fixture
-def broker(make_broker: Callable[..., BrokerProcess]) -> BrokerProcess:
-    settings = {"group.initial.rebalance.delay.ms": 300, "log.segment.bytes": 262_144}
-    process = make_broker(settings=settings).start()
-    admin = AdminClient({"bootstrap.servers": process.bootstrap})
-    topics = [NewTopic(name, PARTITIONS, 1) for name in ("customers", "orders", "joined", "counts")]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where the application runs, and what it works on."""
+
+    brokers: Sequence[BrokerProcess]
+    bootstrap: str
+    application: Application
+    orders: Orders
+
+
+@contextmanager
+def place(built: Path, folder: Path, brokers: Sequence[BrokerProcess]) -> Iterator[Place]:
+    """Topics on these brokers, with orders that come in from now on, and an application that is not started yet."""
+    bootstrap = ",".join(each.bootstrap for each in brokers)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    topics = [NewTopic(name, PARTITIONS, len(brokers)) for name in ("customers", "orders", "joined", "counts")]
     for made in admin.create_topics(topics).values():
         made.result(30)
-    return process
+    application = Application(built, bootstrap, folder / "state", replicas=len(brokers))
+    orders = Orders(bootstrap)
+    orders.start()
+    try:
+        yield Place(brokers=brokers, bootstrap=bootstrap, application=application, orders=orders)
+    finally:
+        orders.abandon()
+        application.ensure_stopped()
 
 
 @pytest.fixture
-def application(built: Path, broker: BrokerProcess, tmp_path: Path) -> Iterator[Application]:
-    made = Application(built, broker.bootstrap, tmp_path / "state")
-    yield made
-    made.ensure_stopped()
-
-
-@pytest.fixture
-def orders(broker: BrokerProcess) -> Iterator[Orders]:
-    made = Orders(broker.bootstrap)
-    made.start()
-    yield made
-    made.abandon()
+def alone(built: Path, tmp_path: Path, make_broker: Callable[..., BrokerProcess]) -> Iterator[Place]:
+    settings = {"group.initial.rebalance.delay.ms": 300, "log.segment.bytes": 262_144}
+    with place(built, tmp_path, [make_broker(settings=settings).start()]) as made:
+        yield made
 
 
 class Committed:
@@ -158,10 +174,10 @@ class Committed:
             self.count += 1
 
 
-def run(broker: BrokerProcess, application: Application, orders: Orders, *, kills: int, seed: int) -> None:
-    chance = random.Random(seed)
+def run(place: Place, *, kills: int, seed: int) -> None:
+    application, orders, chance = place.application, place.orders, random.Random(seed)
     application.start()
-    joined, counts = Committed(broker.bootstrap, "joined"), Committed(broker.bootstrap, "counts")
+    joined, counts = Committed(place.bootstrap, "joined"), Committed(place.bootstrap, "counts")
     joined.await_count(1, application)
 
     application.stop()
@@ -174,8 +190,11 @@ def run(broker: BrokerProcess, application: Application, orders: Orders, *, kill
         go_on(joined, application)
     for _ in range(kills):
         time.sleep(chance.uniform(0.1, 2.0))
+        broker = chance.choice(place.brokers)
         broker.kill()
         time.sleep(chance.uniform(0.0, 0.5))
+        if len(place.brokers) > 1:
+            go_on(joined, application)
         broker.start()
         go_on(joined, application)
     orders.finish()
@@ -213,15 +232,20 @@ def check_counts(counts: Committed, orders: int) -> None:
 
 @pytest.mark.interop
 @pytest.mark.timeout(600)
-def test_each_order_counts_once_however_often_application_and_broker_are_killed(
-    broker: BrokerProcess, application: Application, orders: Orders
+def test_each_order_counts_once_however_often_application_and_broker_are_killed(alone: Place) -> None:
+    run(alone, kills=3, seed=1)
+
+
+@pytest.mark.interop
+@pytest.mark.timeout(600)
+def test_each_order_counts_once_while_brokers_of_a_cluster_are_killed(
+    built: Path, tmp_path: Path, three_brokers: "ThreeBrokers"
 ) -> None:
-    run(broker, application, orders, kills=3, seed=1)
+    with place(built, tmp_path, three_brokers.brokers) as made:
+        run(made, kills=3, seed=3)
 
 
 @pytest.mark.soak
-def test_twenty_kills_of_each_leave_every_count_right(
-    broker: BrokerProcess, application: Application, orders: Orders
-) -> None:
+def test_twenty_kills_of_each_leave_every_count_right(alone: Place) -> None:
     kills = int(os.environ.get("TIERED_KILLS", "20"))
-    run(broker, application, orders, kills=kills, seed=int(os.environ.get("TIERED_SEED", "2")))
+    run(alone, kills=kills, seed=int(os.environ.get("TIERED_SEED", "2")))

@@ -12,7 +12,7 @@ import org.apache.kafka.streams.kstream.TimeWindows;
 
 /**
  * Kafka Streams, exactly once: each order is joined with the country of its customer, and the orders of a country are
- * counted in windows of a second. Bootstrap, folder for state. Says what becomes of it; ends when stdin does.
+ * counted in windows of a second. Bootstrap, folder for state, replicas. Says what becomes of it; ends when stdin does.
  */
 public final class StreamsApp {
     public static void main(String[] args) throws Exception {
@@ -20,7 +20,7 @@ public final class StreamsApp {
         settings.putAll(Map.of(
             "application.id", "orders-app", "bootstrap.servers", args[0], "state.dir", args[1],
             "processing.guarantee", "exactly_once_v2", "num.stream.threads", 2, "commit.interval.ms", 100,
-            "session.timeout.ms", 6_000, "heartbeat.interval.ms", 500, "replication.factor", 1));
+            "session.timeout.ms", 6_000, "heartbeat.interval.ms", 500, "replication.factor", args[2]));
         // Each count is said, so that one that is left out or said twice shows.
         settings.put("statestore.cache.max.bytes", 0);
         settings.put("consumer.auto.offset.reset", "earliest");
