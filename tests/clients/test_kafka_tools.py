@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from tests.clients.java_client import KafkaTools, fetch_jars
 
@@ -148,6 +149,38 @@ def test_a_group_is_listed_described_and_reset(tools: KafkaTools) -> None:
 def lags(tools: KafkaTools) -> list[int]:
     lines = tools.run("kafka-consumer-groups", "--describe", "--group", "shop")
     return [int(line.split()[5]) for line in lines if line.startswith("shop ")]
+
+
+def test_an_open_transaction_is_listed_described_and_aborted(tools: KafkaTools) -> None:
+    tools.run("kafka-topics", "--create", "--topic", "paid", "--partitions", "3", "--replication-factor", "3")
+    producer = Producer({"bootstrap.servers": tools.bootstrap, "transactional.id": "payments-1"})
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.produce("paid", b"1", partition=2)
+    assert producer.flush(30) == 0
+    where = ["--topic", "paid", "--partition", "2"]
+    listed = table(tools.run("kafka-transactions", "list"))
+    assert [(each["TransactionalId"], each["TransactionState"]) for each in listed] == [("payments-1", "Ongoing")]
+    (open_one,) = table(tools.run("kafka-transactions", "describe", "--transactional-id", "payments-1"))
+    assert (open_one["TransactionState"], open_one["TopicPartitions"]) == ("Ongoing", "paid-2")
+    (found,) = table(tools.run("kafka-transactions", "describe-producers", *where))
+    assert (found["ProducerId"], found["CurrentTransactionStartOffset"]) == (open_one["ProducerId"], "0")
+    hanging = ["find-hanging", "--topic", "paid", "--max-transaction-timeout", "15"]
+    assert table(tools.run("kafka-transactions", *hanging)) == [], "it is open, and does not hang"
+
+    tools.run("kafka-transactions", "abort", *where, "--start-offset", "0")
+    (found,) = table(tools.run("kafka-transactions", "describe-producers", *where))
+    assert found["CurrentTransactionStartOffset"] == "None"
+    tools.run("kafka-transactions", "forceTerminateTransaction", "--transactionalId", "payments-1")
+    with pytest.raises(KafkaException) as refused:
+        producer.commit_transaction(30)
+    assert refused.value.args[0].code() == KafkaError._FENCED
+
+
+def table(lines: list[str]) -> list[dict[str, str]]:
+    """Of a tool that prints columns under their names."""
+    names = lines[0].split()
+    return [dict(zip(names, (each.strip() for each in line.rstrip("\t").split("\t")), strict=True)) for line in lines[1:]]
 
 
 def test_the_quorum_is_the_controller_and_features_are_finalized(tools: KafkaTools) -> None:
