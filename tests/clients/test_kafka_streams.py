@@ -5,6 +5,7 @@
 
 import os
 import random
+import signal
 import subprocess
 import threading
 import time
@@ -34,6 +35,7 @@ START_MS = int(time.time()) * 1000
 APART_MS = 10
 """Of orders, in their own time, which begins now: retention goes by it."""
 DEADLINE_S = 120.0
+AWAY_S = 12.0
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +45,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Application:
-    """One instance at a time, with a folder for its state that outlives it."""
+    """An instance, with a folder for its state that outlives it."""
 
     def __init__(self, built: Path, bootstrap: str, state: Path, *, replicas: int) -> None:
         self._command = [tool("java"), "-Xmx256m", "-XX:+UseSerialGC", "-cp", f"{built}/*:{built}", "StreamsApp"]
@@ -66,6 +68,16 @@ class Application:
         assert self._process is not None
         self._process.communicate(timeout=DEADLINE_S)
         assert self._process.returncode == 0, self.log[-4000:]
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """It does nothing meanwhile, and does not know that."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._process.send_signal(signal.SIGCONT)
 
     def ensure_stopped(self) -> None:
         if self._process is not None and self._process.poll() is None:
@@ -197,17 +209,21 @@ def run(place: Place, *, kills: int, seed: int) -> None:
             go_on(joined, application)
         broker.start()
         go_on(joined, application)
-    orders.finish()
+    finish(place, joined, counts)
+    application.stop()
+    print(f"{kills} kills of each (seed {seed}): {orders.count} orders, each joined and counted once")
 
+
+def finish(place: Place, joined: "Committed", counts: "Committed") -> None:
+    """Each order that was written is joined and counted once."""
+    orders, application = place.orders, place.application
+    orders.finish()
     for each in (joined, counts):
         each.await_count(orders.count, application)
-    application.stop()
-    for each in (joined, counts):
         each.read(1.0)
     check_joined(joined, orders.count)
     check_counts(counts, orders.count)
     assert "failed" not in application.log
-    print(f"{kills} kills of each (seed {seed}): {orders.count} orders, each joined and counted once")
 
 
 def go_on(joined: Committed, application: Application) -> None:
@@ -243,6 +259,29 @@ def test_each_order_counts_once_while_brokers_of_a_cluster_are_killed(
 ) -> None:
     with place(built, tmp_path, three_brokers.brokers) as made:
         run(made, kills=3, seed=3)
+
+
+@pytest.mark.interop
+@pytest.mark.timeout(600)
+def test_an_instance_that_was_taken_for_dead_adds_nothing_when_it_goes_on(
+    alone: Place, built: Path, tmp_path: Path
+) -> None:
+    first, second = alone.application, Application(built, alone.bootstrap, tmp_path / "other", replicas=1)
+    joined, counts = Committed(alone.bootstrap, "joined"), Committed(alone.bootstrap, "counts")
+    first.start()
+    second.start()
+    try:
+        joined.await_count(1, first)
+        for paused, other in ((first, second), (second, first)):
+            # Longer than its session and its transaction may take, so the other one has its tasks.
+            with paused.paused():
+                time.sleep(AWAY_S)
+                go_on(joined, other)
+            go_on(joined, other)
+        finish(alone, joined, counts)
+        assert "failed" not in second.log
+    finally:
+        second.kill()
 
 
 @pytest.mark.soak

@@ -180,7 +180,9 @@ def test_an_open_transaction_is_listed_described_and_aborted(tools: KafkaTools) 
 def table(lines: list[str]) -> list[dict[str, str]]:
     """Of a tool that prints columns under their names."""
     names = lines[0].split()
-    return [dict(zip(names, (each.strip() for each in line.rstrip("\t").split("\t")), strict=True)) for line in lines[1:]]
+    return [
+        dict(zip(names, (each.strip() for each in line.rstrip("\t").split("\t")), strict=True)) for line in lines[1:]
+    ]
 
 
 def test_the_quorum_is_the_controller_and_features_are_finalized(tools: KafkaTools) -> None:
