@@ -7,7 +7,6 @@ a setting into an error: it may be a password. Must never let one pass that it d
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from tiered.errors import InvalidConfig
 from tiered.peer.security import CLIENT_NAMES, ClientSecurity, client_security
@@ -18,18 +17,12 @@ DEFAULT_BATCH_BYTES = 512 << 10
 _LEAST_BYTES, _MOST_BYTES = 1 << 10, 64 << 20
 
 
-class Isolation(StrEnum):
-    READ_UNCOMMITTED = "read_uncommitted"
-    READ_COMMITTED = "read_committed"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientOptions:
     """The options of the brokers' client. `acks_all`, `compression` and `batch_bytes` are of writes."""
 
     client_id: str = "tiered-spark"
     timeout_ms: int = DEFAULT_TIMEOUT_MS
-    isolation: Isolation = Isolation.READ_UNCOMMITTED
     fetch_bytes: int = DEFAULT_FETCH_BYTES
     acks_all: bool = True
     compression: str = "none"
@@ -105,7 +98,6 @@ def client_options(given: Mapping[str, str], *, writing: bool) -> ClientOptions:
     return ClientOptions(
         client_id=given.get("client.id", "").strip() or ClientOptions().client_id,
         timeout_ms=_timeout_ms(given),
-        isolation=_isolation(given.get("isolation.level", Isolation.READ_UNCOMMITTED.value)),
         fetch_bytes=min(
             _number(given, "fetch.max.bytes", DEFAULT_FETCH_BYTES, _LEAST_BYTES, 2**31 - 1),
             _number(given, "max.partition.fetch.bytes", DEFAULT_FETCH_BYTES, _LEAST_BYTES, 2**31 - 1),
@@ -137,12 +129,6 @@ def _timeout_ms(given: Mapping[str, str]) -> int:
         return max(1, _number(given, "delivery.timeout.ms", 0, 100, 2**31 - 1) // 2)
     name = "default.api.timeout.ms" if "default.api.timeout.ms" in given else "request.timeout.ms"
     return _number(given, name, DEFAULT_TIMEOUT_MS, 100, 2**31 - 1)
-
-
-def _isolation(text: str) -> Isolation:
-    if text not in list(Isolation):
-        raise InvalidConfig(f"option kafka.isolation.level is {text!r}; use read_uncommitted or read_committed")
-    return Isolation(text)
 
 
 def _acks_all(given: Mapping[str, str]) -> bool:

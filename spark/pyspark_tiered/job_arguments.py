@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_tiered.batch import TaskOptions
 from pyspark_tiered.columns import ddl
-from pyspark_tiered.options import Options, parse_options
+from pyspark_tiered.options import Isolation, Options, parse_options
 from pyspark_tiered.plan import OffsetRange, Split
 from tiered.errors import InvalidConfig
 from tiered.formats.arrow import ALL_COLUMNS
@@ -43,7 +43,10 @@ def source_arguments(parser: argparse.ArgumentParser, *, with_start: bool = True
             help="earliest, a time (2026-01-31T12:00Z, or milliseconds since 1970) or offsets ({\"0\":23,\"1\":-2})",
         )  # fmt: skip
     source.add_argument("--to", dest="end", metavar="WHERE", default="latest", help="latest, a time, or offsets")
-    source.add_argument("--read-committed", action="store_true", help="leave out aborted transactions")
+    source.add_argument(
+        "--isolation", choices=[each.value for each in Isolation], default=Isolation.READ_COMMITTED.value,
+        help="read_committed (the default) leaves out aborted transactions, and ends where one is open",
+    )  # fmt: skip
     source.add_argument(
         "--allow-data-loss", action="store_true", help="go on without records that retention took; else an error"
     )
@@ -73,8 +76,7 @@ def source_options(arguments: argparse.Namespace, **more: str) -> dict[str, str]
     options |= _position(topic, arguments.end, "ending", "--to")
     if "startingTimestamp" in options:
         options["startingOffsetsByTimestampStrategy"] = "latest"
-    if arguments.read_committed:
-        options["isolation"] = "read_committed"
+    options["isolation.level"] = arguments.isolation
     if arguments.allow_data_loss:
         options["failOnDataLoss"] = "false"
     return options

@@ -9,9 +9,10 @@ import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Literal
 
-from pyspark_tiered.client_options import ClientOptions, Isolation, check_client_names, client_options
+from pyspark_tiered.client_options import ClientOptions, check_client_names, client_options
 from pyspark_tiered.option_values import boolean, check_topic, duration_ms, http_urls, json_object, positive
 from tiered.errors import InvalidConfig
 from tiered.ids import is_legal_topic_name
@@ -32,6 +33,11 @@ DEFAULT_FETCH_OFFSET_RETRIES, DEFAULT_FETCH_OFFSET_PAUSE_MS = 3, 10
 
 Offsets = Mapping[tuple[str, int], int]
 """Topic and partition to an offset (or to a timestamp in ms where that is said)."""
+
+
+class Isolation(StrEnum):
+    READ_UNCOMMITTED = "read_uncommitted"
+    READ_COMMITTED = "read_committed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +129,7 @@ _KNOWN = (
     "catalog",
     "snapshot",
     "isolation",
+    "isolation.level",
     "subscribe",
     "subscribePattern",
     "assign",
@@ -160,9 +167,6 @@ def parse_options(given: Mapping[str, str], *, streaming: bool) -> Options:
             "give option store (the URL of the object store: enough for cold data), kafka.bootstrap.servers, or both"
         )
     told = client_options(client, writing=False)
-    isolation = options.get("isolation", told.isolation.value)
-    if isolation not in list(Isolation):
-        raise InvalidConfig(f"option isolation is {isolation!r}; use read_uncommitted or read_committed")
     strategy = options.get("startingoffsetsbytimestampstrategy", "error").lower()
     if strategy not in ("error", "latest"):
         raise InvalidConfig(f"option startingOffsetsByTimestampStrategy is {strategy!r}; use error or latest")
@@ -191,7 +195,7 @@ def parse_options(given: Mapping[str, str], *, streaming: bool) -> Options:
         max_records_per_partition=positive(options, "maxRecordsPerPartition"),
         fail_on_data_loss=boolean(options, "failOnDataLoss", default=True),
         include_headers=boolean(options, "includeHeaders", default=False),
-        isolation=Isolation(isolation),
+        isolation=_isolation(options),
         split_bytes=positive(options, "splitBytes") or DEFAULT_SPLIT_BYTES,
         poll_timeout_ms=positive(options, "kafkaConsumer.pollTimeoutMs") or DEFAULT_POLL_TIMEOUT_MS,
         fetch_offset_retries=_or(positive(options, "fetchOffset.numRetries", least=0), DEFAULT_FETCH_OFFSET_RETRIES),
@@ -281,6 +285,19 @@ def _assigned(text: str) -> dict[str, tuple[int, ...]]:
     if not found:
         raise InvalidConfig(f"{shape}; it names no topic")
     return found
+
+
+def _isolation(options: Mapping[str, str]) -> Isolation:
+    """By whichever of its three names it was given."""
+    given = {
+        name: options[name] for name in ("isolation.level", "kafka.isolation.level", "isolation") if name in options
+    }
+    for name, value in given.items():
+        if value not in list(Isolation):
+            raise InvalidConfig(f"option {name} is {value!r}; use read_uncommitted or read_committed")
+    if len(set(given.values())) > 1:
+        raise InvalidConfig(f"options {' and '.join(given)} say different things: remove all but one of them")
+    return Isolation(next(iter(given.values()), Isolation.READ_UNCOMMITTED.value))
 
 
 def _starting(options: Mapping[str, str], *, streaming: bool) -> Position:

@@ -57,8 +57,19 @@ def test_kafka_options_pass() -> None:
         streaming=False,
     )
     assert options.bootstrap_servers == "h:1"
-    assert options.client == ClientOptions(isolation=Isolation.READ_COMMITTED)
+    assert options.client == ClientOptions()
     assert options.isolation is Isolation.READ_COMMITTED
+
+
+@pytest.mark.parametrize("name", ["isolation.level", "kafka.isolation.level", "isolation"])
+def test_isolation_has_kafkas_name_and_two_others(name: str) -> None:
+    given = {"kafka.bootstrap.servers": "h:1", "subscribe": "a"}
+    assert parse_options(given, streaming=True).isolation is Isolation.READ_UNCOMMITTED
+    told = given | {name: "read_committed"}
+    assert parse_options(told, streaming=True).isolation is Isolation.READ_COMMITTED
+    both = told | {"isolation.level" if name != "isolation.level" else "isolation": "read_uncommitted"}
+    with pytest.raises(InvalidConfig, match="say different things"):
+        parse_options(both, streaming=True)
 
 
 @pytest.mark.parametrize(
