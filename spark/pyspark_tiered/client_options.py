@@ -14,12 +14,14 @@ from tiered.peer.security import CLIENT_NAMES, ClientSecurity, client_security
 DEFAULT_FETCH_BYTES = 8 << 20
 DEFAULT_TIMEOUT_MS = 30_000
 DEFAULT_BATCH_BYTES = 512 << 10
+DEFAULT_TRANSACTION_TIMEOUT_MS = 15 * 60_000
+"""As long as brokers allow by default."""
 _LEAST_BYTES, _MOST_BYTES = 1 << 10, 64 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientOptions:
-    """The options of the brokers' client. `acks_all`, `compression` and `batch_bytes` are of writes."""
+    """The options of the brokers' client. `acks_all` and those behind it are of writes."""
 
     client_id: str = "tiered-spark"
     timeout_ms: int = DEFAULT_TIMEOUT_MS
@@ -27,6 +29,7 @@ class ClientOptions:
     acks_all: bool = True
     compression: str = "none"
     batch_bytes: int = DEFAULT_BATCH_BYTES
+    transaction_timeout_ms: int = DEFAULT_TRANSACTION_TIMEOUT_MS
     security: ClientSecurity = field(default_factory=ClientSecurity)
 
 
@@ -36,7 +39,7 @@ _READ = {
 }  # fmt: skip
 _WRITE = {
     "bootstrap.servers", "client.id", "request.timeout.ms", "delivery.timeout.ms", "acks", "enable.idempotence",
-    "compression.type", "batch.size",
+    "compression.type", "batch.size", "transaction.timeout.ms",
 }  # fmt: skip
 _WITHOUT_EFFECT = {
     # They tune Kafka's Java client, and no row depends on them.
@@ -63,8 +66,7 @@ _REFUSED = {
     "metric.reporters": "there is no Java client here",
     "partitioner.class": "there is no Java client here; give the column partition",
     "partitioner.ignore.keys": "give the column partition",
-    "transactional.id": "tasks write idempotently and in no transaction",
-    "transaction.timeout.ms": "tasks write idempotently and in no transaction",
+    "transactional.id": "tasks write idempotently, and with transactionalIdPrefix each in a transaction of its own",
     "exclude.internal.topics": "internal topics are never read",
 }
 _SECURED = ("sasl.", "ssl.", "security.")
@@ -106,6 +108,7 @@ def client_options(given: Mapping[str, str], *, writing: bool) -> ClientOptions:
         acks_all=_acks_all(given),
         compression=_one_of(given, "compression.type", "none", ("none", "gzip", "snappy", "lz4", "zstd")),
         batch_bytes=_number(given, "batch.size", DEFAULT_BATCH_BYTES, 1, _MOST_BYTES),
+        transaction_timeout_ms=_number(given, "transaction.timeout.ms", DEFAULT_TRANSACTION_TIMEOUT_MS, 1, 2**31 - 1),
         security=_security(given),
     )
 

@@ -1,11 +1,9 @@
 """Pins and snapshots over a broker's HTTP door: what retention must leave while a query reads it.
 
-Owns these requests, how often they are tried, and the thread that renews pins. A pin ends by itself when nobody renews
+Owns these requests, and the thread that renews pins. A pin ends by itself when nobody renews
 it, so a query that dies holds nothing up for long. Must never fail a read that has begun because a renewal failed.
 """
 
-import http.client
-import json
 import logging
 import os
 import socket
@@ -13,27 +11,16 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 from uuid import UUID
 
-from tiered.errors import (
-    InvalidRequest,
-    MetadataUnavailable,
-    OffsetOutOfRange,
-    PinNotFound,
-    Throttled,
-    TieredError,
-    UnknownTopicOrPartition,
-)
-from tiered.peer.security import PLAINTEXT, ClientSecurity, http_login
+from pyspark_tiered.http_door import HttpDoor, Refused
+from tiered.errors import OffsetOutOfRange, PinNotFound, Throttled, TieredError, UnknownTopicOrPartition
+from tiered.peer.security import PLAINTEXT, ClientSecurity
 from tiered.runtime import SystemClock
-from tiered.tls import client_context
 
 log = logging.getLogger(__name__)
 
-_TIMEOUT_S = 10.0
-_ROUNDS, _PAUSE_S = 3, 0.5
-_MAX_ANSWER_BYTES = 64 << 20
 _RENEWALS_PER_LIFE = 4
 _IDLE_S = 1.0
 
@@ -67,16 +54,18 @@ class Snapshot:
 
 
 class PinDoor:
-    """The brokers' HTTP addresses, and who asks. Each request asks them in turn, a few times, until one answers.
+    """The brokers' HTTP addresses, and who asks.
 
     Raises `MetadataUnavailable` when none does, `OffsetOutOfRange` for what is deleted already or not committed yet,
     `PinNotFound` for what has ended, `Throttled` at the bound of pins, and `InvalidRequest` for what brokers refuse.
     """
 
     def __init__(self, urls: Sequence[str], security: ClientSecurity = PLAINTEXT) -> None:
-        assert urls, "there is an address"
-        self._urls = tuple(urls)
-        self._security = security
+        self._door = HttpDoor(
+            urls,
+            security,
+            otherwise="start a broker with that HTTP address, or remove the option and read without pins",
+        )
 
     def take(self, topic: str, ranges: Mapping[int, OffsetPair] | None = None) -> TopicPin:
         """A new pin of these ranges, or of all that the topic's log holds."""
@@ -105,7 +94,7 @@ class PinDoor:
         """Gives them up; where that fails they end by themselves, and it is no error."""
         for pin in pins:
             try:
-                self._ask("DELETE", f"/api/v1/pins/{pin.pin_id}", None)
+                self._ask("DELETE", f"/api/v1/pins/{pin.pin_id}")
             except PinNotFound:
                 pass
             except TieredError as error:
@@ -114,68 +103,23 @@ class PinDoor:
     def snapshot(self, name: str) -> Snapshot:
         """The snapshot of this name."""
         try:
-            row = self._ask("GET", f"/api/v1/snapshots/{quote(name, safe='')}", None)
+            row = self._ask("GET", f"/api/v1/snapshots/{quote(name, safe='')}")
         except PinNotFound as error:
             raise PinNotFound(f"option snapshot: {error}; `tiered snapshot list` shows those there are") from error
         return Snapshot(topic=str(row["topic"]), topic_id=UUID(row["topic_id"]), held=_held(row))
 
-    def _ask(self, method: str, path: str, body: Mapping[str, object] | None) -> dict[str, Any]:
-        failure = "it was not asked"
-        for number in range(_ROUNDS):
-            if number:
-                threading.Event().wait(_PAUSE_S)
-            for url in self._urls:
-                try:
-                    return self._request(url, method, path, body)
-                except (OSError, http.client.HTTPException) as error:
-                    failure = f"{url} does not answer: {error!r}"
-                except MetadataUnavailable as error:
-                    failure = f"{url} says: {error}"
-        raise MetadataUnavailable(
-            f"option catalog: {failure}; start a broker with that HTTP address, or remove the option and "
-            "read without pins"
-        )
-
-    def _request(self, url: str, method: str, path: str, body: Mapping[str, object] | None) -> dict[str, Any]:
-        """The answer's JSON. Raises as `PinDoor` says, and OSError and HTTPException where there is no answer."""
-        address = urlsplit(url)
-        assert address.hostname is not None, "checked with the options"
-        connection: http.client.HTTPConnection
-        if address.scheme == "https":
-            tls = client_context(self._security)
-            connection = http.client.HTTPSConnection(address.hostname, address.port, timeout=_TIMEOUT_S, context=tls)
-        else:
-            connection = http.client.HTTPConnection(address.hostname, address.port, timeout=_TIMEOUT_S)
+    def _ask(self, method: str, path: str, body: Mapping[str, object] | None = None) -> dict[str, Any]:
         try:
-            data = None if body is None else json.dumps(body).encode()
-            headers = http_login(self._security, address)
-            if data:
-                headers["Content-Type"] = "application/json"
-            connection.request(method, path, data, headers)
-            response = connection.getresponse()
-            answer = response.read(_MAX_ANSWER_BYTES)
-        finally:
-            connection.close()
-        try:
-            found = json.loads(answer) if answer else {}
-        except ValueError:
-            found = {}
-        if response.status < 300 and isinstance(found, dict):
-            return found
-        said = found.get("message") if isinstance(found, dict) else None
-        message = str(said or f"HTTP {response.status} is no answer of a broker")
-        match response.status:
-            case 401 | 403:
-                raise InvalidRequest(f"option catalog: {message}")
-            case 404:
-                raise PinNotFound(message)
-            case 416:
-                raise OffsetOutOfRange(message)
-            case 429:
-                raise Throttled(message)
-            case status if status >= 500:
-                raise MetadataUnavailable(message)
-        raise InvalidRequest(message)
+            return self._door.ask(method, path, body)
+        except Refused as error:
+            match error.status:
+                case 404:
+                    raise PinNotFound(str(error)) from error
+                case 416:
+                    raise OffsetOutOfRange(str(error)) from error
+                case 429:
+                    raise Throttled(str(error)) from error
+            raise
 
 
 def _now_s() -> float:

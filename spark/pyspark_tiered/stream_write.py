@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
-from pyspark_tiered.write import WrittenRecords, tell_of_remains, write_rows
+from pyspark_tiered.transactional_write import WrittenRecords, commit, name_in_stream
+from pyspark_tiered.write import take_back, write_rows
 from pyspark_tiered.write_options import WriteOptions
 
 if TYPE_CHECKING:
@@ -23,7 +24,15 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._options = options
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> WrittenRecords:
-        return write_rows(self._options, iterator)
+        if self._options.transactions is None:
+            return write_rows(self._options, iterator)
+        name, query = name_in_stream(self._options.transactions)
+        return write_rows(self._options, iterator, name, query=query)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's
+        # The driver's process knows the query from its tasks alone.
+        query = next((each.query for each in messages if isinstance(each, WrittenRecords)), None)
+        commit(self._options, messages, f"{query}/{batchId}")
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803 - Spark's
-        tell_of_remains(messages)
+        take_back(self._options, messages)

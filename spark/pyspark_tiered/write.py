@@ -2,26 +2,27 @@
 
 Owns how much a task holds: what it gathers, and one round on its way, whatever the number of rows, topics and
 partitions. Each task attempt is one idempotent producer, so a request that is sent again is stored once; an attempt
-that Spark repeats writes its rows again, as with Spark's Kafka sink. Must never end a task before all its records are
-acknowledged.
+that Spark repeats writes its rows again, as with Spark's Kafka sink, unless the write has transactions
+(`transactional_write`). Must never end a task before all its records are acknowledged.
 """
 
 import asyncio
 import logging
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from pyspark_tiered.brokers import BrokerThread
+from pyspark_tiered.transactional_write import OpenTransaction, WrittenRecords, abort, commit, name_in_batch
 from pyspark_tiered.write_options import WriteOptions
-from tiered.errors import InvalidRequest
+from tiered.errors import InvalidConfig, InvalidRequest
 from tiered.formats.record_batch import Compression, Record
 from tiered.peer import ACKS_ALL, BrokerError, Cluster, broker_error
-from tiered.peer.producer import BatchState, Gathering, Sender
+from tiered.peer.producer import BatchState, Gathering, Sender, TransactionalName
 from tiered.runtime import SystemClock, new_uuid
+from tiered.wire.error_codes import INVALID_TRANSACTION_TIMEOUT
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,47 +38,71 @@ _TRIES_OF_NEW_TOPICS = 20
 _PAUSE_S = 0.25
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenRecords(WriterCommitMessage):
-    """The records that one task wrote, all of them acknowledged."""
-
-    records: int
-
-
 class BatchWriter(DataSourceArrowWriter):
     """Spark writes a DataFrame with this. Pickled to the tasks."""
 
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
+        self._write = str(new_uuid())
+        """Made once on the driver: tasks and the commit are told of it."""
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> WrittenRecords:
-        return write_rows(self._options, iterator)
+        told = self._options.transactions
+        return write_rows(self._options, iterator, None if told is None else name_in_batch(told, self._write))
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        commit(self._options, messages, self._write)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        tell_of_remains(messages)
+        take_back(self._options, messages)
 
 
-def write_rows(options: WriteOptions, batches: "Iterator[pa.RecordBatch]") -> WrittenRecords:
-    """How many records were written, once all are acknowledged.
+def write_rows(
+    options: WriteOptions,
+    batches: "Iterator[pa.RecordBatch]",
+    name: TransactionalName | None = None,
+    *,
+    query: str | None = None,
+) -> WrittenRecords:
+    """How many records were written, once all are acknowledged; with a `name` in a transaction, which stays open.
 
     Raises `InvalidRequest` for a row that can be no record, and what brokers raise; records of earlier rows may be
-    written even then.
+    written even then, but in no transaction that can be committed.
     """
     client = options.client
     with BrokerThread(
         options.bootstrap_servers, client_id=client.client_id, timeout_ms=client.timeout_ms, security=client.security
     ) as thread:
         acks = ACKS_ALL if client.acks_all else 1
-        sender = Sender(thread.cluster, acks=acks, compression=Compression[client.compression.upper()])
+        compression = Compression[client.compression.upper()]
+        sender = Sender(thread.cluster, acks=acks, compression=compression, name=name)
         outlet = _Outlet(thread, sender, options)
-        for batch in batches:
-            for piece in _pieces(batch):
-                for topic, partition, record in _records(piece, options):
-                    outlet.add(topic, partition, record)
-                outlet.send(everything=False)
-        outlet.send(everything=True)
-        outlet.wait()
-        return WrittenRecords(sender.records)
+        is_whole = False
+        try:
+            for batch in batches:
+                for piece in _pieces(batch):
+                    for topic, partition, record in _records(piece, options):
+                        outlet.add(topic, partition, record)
+                    outlet.send(everything=False)
+            outlet.send(everything=True)
+            outlet.wait()
+            is_whole = True
+        finally:
+            found = WrittenRecords(records=sender.records, query=query, transaction=_transaction_of(sender, name))
+            if not is_whole:
+                abort(options, [found])
+        return found
+
+
+def _transaction_of(sender: Sender, name: TransactionalName | None) -> OpenTransaction | None:
+    """None where nothing was begun: it would be nothing to commit."""
+    if name is None or sender.producer_id < 0:
+        return None
+    return OpenTransaction(
+        transactional_id=name.transactional_id,
+        producer_id=sender.producer_id,
+        producer_epoch=sender.producer_epoch,
+    )
 
 
 class _Outlet:
@@ -134,7 +159,7 @@ class _Outlet:
 
     def _begin(self, topic: str) -> Gathering:
         if not self._started:
-            self._thread.submit(self._sender.start()).result()
+            self._start()
             self._started = True
         self._counts[topic] = count = self._thread.submit(_partition_count(self._thread.cluster, topic)).result()
         gathering = self._topics[topic] = Gathering(
@@ -145,6 +170,17 @@ class _Outlet:
             sticky=new_uuid().int,
         )
         return gathering
+
+    def _start(self) -> None:
+        try:
+            self._thread.submit(self._sender.start()).result()
+        except BrokerError as error:
+            if error.code != INVALID_TRANSACTION_TIMEOUT:
+                raise
+            raise InvalidConfig(
+                f"option kafka.transaction.timeout.ms is {self._options.client.transaction_timeout_ms}: that is longer "
+                "than transaction.max.timeout.ms of the brokers; lower it, or raise theirs"
+            ) from error
 
 
 async def _partition_count(cluster: Cluster, topic: str) -> int:
@@ -207,8 +243,11 @@ def _headers(found: Sequence[dict[str, Any] | None] | None) -> tuple[tuple[str, 
     return tuple(headers)
 
 
-def tell_of_remains(messages: Sequence[WriterCommitMessage | None]) -> None:
-    """A log takes nothing back: what the tasks that succeeded wrote stays."""
+def take_back(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]) -> None:
+    """Aborts what the tasks that succeeded wrote. Without transactions a log takes nothing back: it stays."""
+    if options.transactions is not None:
+        abort(options, messages)
+        return
     records = sum(each.records for each in messages if isinstance(each, WrittenRecords))
     if records:
         log.warning("the write failed; %d records of the tasks that had ended by then stay in their topics", records)

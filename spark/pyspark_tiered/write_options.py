@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pyspark_tiered.client_options import ClientOptions, client_options
+from pyspark_tiered.option_values import http_urls
 from tiered.errors import InvalidConfig
 from tiered.ids import is_legal_topic_name
 
@@ -22,7 +23,8 @@ _TYPES = {
     "topic": ("string",),
     "partition": ("int",),
 }
-_KNOWN = ("topic", "includeHeaders")
+_KNOWN = ("topic", "includeHeaders", "transactionalIdPrefix", "catalog")
+_LONGEST_PREFIX = 200
 _SPARKS_OWN = {
     "checkpointlocation",
     "queryname",
@@ -33,6 +35,15 @@ _SPARKS_OWN = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionOptions:
+    """How the transactions of a write are named, for how long they may be open, and who commits them together."""
+
+    prefix: str
+    catalog: tuple[str, ...]
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
     """All that a task needs to write. `columns` are those of the rows that are written, in any order."""
 
@@ -40,6 +51,7 @@ class WriteOptions:
     topic: str | None
     columns: tuple[str, ...]
     client: ClientOptions = field(default_factory=ClientOptions)
+    transactions: TransactionOptions | None = None
 
 
 def parse_write_options(given: Mapping[str, str], schema: "StructType") -> WriteOptions:
@@ -58,12 +70,37 @@ def parse_write_options(given: Mapping[str, str], schema: "StructType") -> Write
         raise InvalidConfig("no topic to write to: give option topic, or a column topic of type string")
     if "value" not in columns:
         raise InvalidConfig("there is no column value: rows need one of type binary or string")
+    told = client_options(client, writing=True)
     return WriteOptions(
         bootstrap_servers=bootstrap_servers,
         topic=topic,
         columns=columns,
-        client=client_options(client, writing=True),
+        client=told,
+        transactions=_transactions(options, told),
     )
+
+
+def _transactions(options: Mapping[str, str], client: ClientOptions) -> TransactionOptions | None:
+    catalog = http_urls(options, "catalog")
+    prefix = options.get("transactionalidprefix")
+    if prefix is None:
+        if catalog or "kafka.transaction.timeout.ms" in options:
+            name = "catalog" if catalog else "kafka.transaction.timeout.ms"
+            raise InvalidConfig(f"option {name} is for writes with transactions: give transactionalIdPrefix as well")
+        return None
+    if not 0 < len(prefix) <= _LONGEST_PREFIX or prefix != prefix.strip():
+        raise InvalidConfig(
+            f"option transactionalIdPrefix is {prefix[:80]!r}; give a name that no other job has, of up to "
+            f"{_LONGEST_PREFIX} characters"
+        )
+    if not catalog:
+        raise InvalidConfig(
+            "option transactionalIdPrefix needs catalog: a broker's HTTP address like http://broker-1:8080, or several "
+            "with commas; one of them commits what the tasks wrote"
+        )
+    if not client.acks_all:
+        raise InvalidConfig("option transactionalIdPrefix needs kafka.acks=all: remove kafka.acks")
+    return TransactionOptions(prefix=prefix, catalog=catalog, timeout_ms=client.transaction_timeout_ms)
 
 
 def _check_names(options: Mapping[str, str]) -> None:
@@ -74,7 +111,11 @@ def _check_names(options: Mapping[str, str]) -> None:
         if name == "path":
             raise InvalidConfig("save() and start() take no path; name the topic with option topic")
         close = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean {known[close[0]]}?" if close else "known are topic and kafka.*"
+        hint = (
+            f"did you mean {known[close[0]]}?"
+            if close
+            else "known are topic, transactionalIdPrefix, catalog and kafka.*"
+        )
         raise InvalidConfig(f"unknown option {name!r}: {hint}")
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from pyspark_tiered import pins
+from pyspark_tiered import http_door
 from pyspark_tiered.batch import BatchReader, TaskOptions
 from pyspark_tiered.brokers import BrokerThread
 from pyspark_tiered.job_waves import held_ranges, waves_of
@@ -190,7 +190,7 @@ def test_a_stream_holds_what_it_has_not_read_and_gives_it_up_when_it_stops(broke
 def test_a_catalogue_that_does_not_answer_is_an_error_before_anything_is_read(
     broker: LocalCluster, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pins, "_PAUSE_S", 0.0)
+    monkeypatch.setattr(http_door, "_PAUSE_S", 0.0)
     with pytest.raises(MetadataUnavailable, match=r"option catalog: http://127\.0\.0\.1:1 does not answer"):
         reader(broker, topic, catalog="http://127.0.0.1:1").partitions()
     # One that answers is enough.

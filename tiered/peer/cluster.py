@@ -79,7 +79,7 @@ class Cluster:
         given = bootstrap_servers
         self._bootstrap = parse_bootstrap(given) if isinstance(given, str) else list(given)
         self._client_id = client_id
-        self._timeout_ms = timeout_ms
+        self.timeout_ms = timeout_ms
         self.security = security
         """How every broker of it is entered."""
         self._peers: dict[tuple[str, int, bool], Peer] = {}
@@ -182,7 +182,7 @@ class Cluster:
                 replica_id=-1,
                 isolation_level=isolation_level,
                 topics=[request.ListOffsetsTopic(name=topic, partitions=partitions)],
-                timeout=int(self._timeout_ms),
+                timeout=int(self.timeout_ms),
             )
 
         answer = await (await self._reach(leader_id)).request(LIST_OFFSETS, build)
@@ -283,7 +283,14 @@ class Cluster:
         return [(topic.name or "", each) for topic in answer.topics for each in topic.partitions]
 
     async def produce(
-        self, topic: str, partition: int, batch: Buffer, *, acks: int = ACKS_ALL, repeatable: bool = False
+        self,
+        topic: str,
+        partition: int,
+        batch: Buffer,
+        *,
+        acks: int = ACKS_ALL,
+        repeatable: bool = False,
+        transactional_id: str | None = None,
     ) -> produce.PartitionResult:
         """Where one encoded record batch was appended, in `base_offset`; -1 for what the broker did not say.
 
@@ -297,7 +304,9 @@ class Cluster:
             peer = await self._reach(leader.leader_id)
             batches = produce.TopicBatches(topic, None, [(partition, batch)])
             try:
-                answer = await peer.produce([batches], acks=acks, timeout_ms=int(self._timeout_ms))
+                answer = await peer.produce(
+                    [batches], acks=acks, timeout_ms=int(self.timeout_ms), transactional_id=transactional_id
+                )
             except (ConnectionLost, errors.RequestTimedOut) as error:
                 if repeatable:
                     raise
@@ -308,7 +317,7 @@ class Cluster:
                 raise broker_error(found.error_code, f"{topic}-{partition} was not written{reason}")
             return found
 
-        return await self._until_done(attempt, topic, longer_ms=self._timeout_ms, repeatable=repeatable)
+        return await self._until_done(attempt, topic, longer_ms=self.timeout_ms, repeatable=repeatable)
 
     async def _leader(self, topic: str, partition: int) -> PartitionMetadata:
         known = self._leaders.get((topic, partition))
@@ -349,7 +358,7 @@ class Cluster:
                     host,
                     port,
                     client_id=self._client_id,
-                    timeout_ms=self._timeout_ms,
+                    timeout_ms=self.timeout_ms,
                     security=self.security,
                 )
             except (errors.Retriable, CorruptAnswer) as error:
@@ -373,7 +382,7 @@ class Cluster:
         A call that is not `repeatable` is tried again only after errors which say that nothing was done. It is
         OutcomeUnknown when time runs out in the middle.
         """
-        limit_ms = self._timeout_ms + longer_ms
+        limit_ms = self.timeout_ms + longer_ms
         last: errors.TieredError | None = None
         tries = 0
         pausing = False

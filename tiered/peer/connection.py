@@ -32,8 +32,8 @@ UNASKED = "a broker sent a frame that was not asked for"
 
 # Topics go by name here: from the next version on they would go by id.
 _LAST_FETCH_BY_NAME = fetch.FIRST_WITH_TOPIC_IDS - 1
-# Version 12 promises the second version of the transaction protocol.
-_LAST_PRODUCE = 11
+# Version 12 promises the second version of the transaction protocol: it adds partitions to transactions (KIP-890).
+_LAST_PRODUCE, _PRODUCE_IN_TRANSACTIONS = 11, 12
 
 T = TypeVar("T")
 
@@ -317,12 +317,26 @@ class Peer:
         return self._parsed(lambda: fetch.decode_fetch_response(answer, position, len(answer), version))
 
     async def produce(
-        self, topics: Sequence[produce.TopicBatches], *, acks: int, timeout_ms: int
+        self,
+        topics: Sequence[produce.TopicBatches],
+        *,
+        acks: int,
+        timeout_ms: int,
+        transactional_id: str | None = None,
     ) -> produce.ProduceResponse:
-        """Topics by name. `acks` 0 is not possible here: it has no answer."""
+        """Topics by name. `acks` 0 is not possible here: it has no answer.
+
+        With a transactional id the partitions become part of its transaction, without being added first.
+        """
         assert acks != 0, "acks=0 has no answer to wait for"
-        version = self.version_of(produce.API_KEY, _LAST_PRODUCE)
-        body = produce.encode_produce_request(topics, version, acks=acks, timeout_ms=timeout_ms, transactional_id=None)
+        version = self.version_of(
+            produce.API_KEY, _LAST_PRODUCE if transactional_id is None else _PRODUCE_IN_TRANSACTIONS
+        )
+        if transactional_id is not None and version < _PRODUCE_IN_TRANSACTIONS:
+            raise errors.UnsupportedVersion(f"{self._address} adds no partitions to transactions; upgrade it")
+        body = produce.encode_produce_request(
+            topics, version, acks=acks, timeout_ms=timeout_ms, transactional_id=transactional_id
+        )
         wait_ms = self._timeout_ms + timeout_ms
         answer, position = await self.exchange(produce.API_KEY, version, [body], timeout_ms=wait_ms)
         return self._parsed(lambda: produce.decode_produce_response(answer, position, len(answer), version))

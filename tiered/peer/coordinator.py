@@ -59,13 +59,16 @@ class Coordinator:
         *,
         at_most: int | None = None,
         longer_ms: float = 0,
+        later: frozenset[int] = frozenset(),
     ) -> Any:
         """The coordinator's answer. Asked again while it moves, loads or cannot be reached: ask what may be repeated.
 
-        `codes_of` gives the answer's error codes; all but those three are the caller's. `longer_ms` is what the
-        coordinator may take over the request by right. Raises the last error when time is over.
+        `codes_of` gives the answer's error codes; all but those three are the caller's, and those in `later`,
+        for which it is asked again as well. `longer_ms` is what the coordinator may take over the request by right.
+        Raises the last error when time is over.
         """
         limit_ms = self._timeout_ms + longer_ms
+        not_now = _ELSEWHERE_OR_LATER | later
         last: errors.TieredError | None = None
         tries = 0
         try:
@@ -74,7 +77,7 @@ class Coordinator:
                     try:
                         peer = await self._connected()
                         answer = await peer.request(api_key, build, at_most=at_most, timeout_ms=limit_ms)
-                        moved = _ELSEWHERE_OR_LATER.intersection(codes_of(answer))
+                        moved = not_now.intersection(codes_of(answer))
                         if not moved:
                             return answer
                         last = broker_error(min(moved), f"the coordinator of {self._whose} is not ready")

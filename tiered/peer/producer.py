@@ -12,7 +12,9 @@ from tiered.errors import UnsupportedVersion
 from tiered.formats.record_batch import Compression, Record, encode_batch
 from tiered.peer.answers import require_success
 from tiered.peer.cluster import ACKS_ALL, Cluster
+from tiered.peer.coordinator import Coordinator
 from tiered.rules.partition.partitioner import next_partition, partition_for_key
+from tiered.wire.error_codes import CONCURRENT_TRANSACTIONS
 
 RECORD_OVERHEAD_BYTES = 24
 """About what a record takes besides its key, value and headers."""
@@ -104,17 +106,30 @@ class DoneState:
     last_offset: int | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionalName:
+    """The transactional id that a sender writes under, and for how long its transaction may be open."""
+
+    transactional_id: str
+    timeout_ms: int
+
+
 class Sender:
     """Sends batches to their leaders and waits for the acknowledgements, one batch of a partition at a time.
 
-    With acks=all it is idempotent: a batch that is sent again, because its answer was lost, is stored once.
+    With acks=all it is idempotent: a batch that is sent again, because its answer was lost, is stored once. With a
+    `name` everything is in one transaction, which stays open: whoever gets `producer_id` and `producer_epoch` ends it.
     """
 
-    def __init__(self, cluster: Cluster, *, acks: int, compression: Compression) -> None:
+    def __init__(
+        self, cluster: Cluster, *, acks: int, compression: Compression, name: TransactionalName | None = None
+    ) -> None:
+        assert name is None or acks == ACKS_ALL, "transactions are for acks=all"
         self._cluster = cluster
+        self._name = name
         self._acks = acks
         self._compression = compression
-        self._producer_id = self._producer_epoch = -1
+        self.producer_id = self.producer_epoch = -1
         self._sequences: dict[tuple[str, int], int] = {}
         self.done: dict[tuple[str, int], DoneState] = {}
 
@@ -124,8 +139,14 @@ class Sender:
         return sum(each.records for each in self.done.values())
 
     async def start(self) -> None:
-        """Gets a producer id, by which a batch that is sent again is recognised. Raises BrokerError and Retriable."""
+        """Gets a producer id, by which a batch that is sent again is recognised. Raises BrokerError and Retriable.
+
+        What another sender of this name has left open is aborted, and it is fenced.
+        """
         if self._acks != ACKS_ALL:
+            return
+        if self._name is not None:
+            await self._start_as(self._name)
             return
         try:
             answer = await self._cluster.request(
@@ -135,7 +156,22 @@ class Sender:
         except UnsupportedVersion:
             return  # An old broker: it does without, and what may have been written is not sent again.
         require_success(answer, "the broker gave no producer id")
-        self._producer_id, self._producer_epoch = answer.producer_id, answer.producer_epoch
+        self.producer_id, self.producer_epoch = answer.producer_id, answer.producer_epoch
+
+    async def _start_as(self, name: TransactionalName) -> None:
+        async with Coordinator(
+            self._cluster, name.transactional_id, of_transactions=True, timeout_ms=self._cluster.timeout_ms
+        ) as coordinator:
+            answer = await coordinator.ask(
+                _INIT_PRODUCER_ID,
+                lambda make: make.InitProducerIdRequest(
+                    transactional_id=name.transactional_id, transaction_timeout=name.timeout_ms
+                ),
+                lambda answer: (answer.error_code,),
+                later=frozenset({CONCURRENT_TRANSACTIONS}),
+            )
+        require_success(answer, f"transactional id {name.transactional_id} got no producer id")
+        self.producer_id, self.producer_epoch = answer.producer_id, answer.producer_epoch
 
     async def send(self, topic: str, batches: Sequence[BatchState]) -> None:
         """Returns when all are acknowledged. Raises what `Cluster.produce` does when one is not.
@@ -159,21 +195,23 @@ class Sender:
                 batch.partition,
                 self._encoded(topic, batch),
                 acks=self._acks,
-                repeatable=self._producer_id >= 0,
+                repeatable=self.producer_id >= 0,
+                transactional_id=None if self._name is None else self._name.transactional_id,
             )
             self._acknowledged(topic, batch, produced.base_offset)
 
     def _encoded(self, topic: str, batch: BatchState) -> bytes:
         sequence = -1
-        if self._producer_id >= 0:
+        if self.producer_id >= 0:
             sequence = self._sequences.get((topic, batch.partition), 0)
             self._sequences[topic, batch.partition] = (sequence + len(batch.records)) & _MAX_SEQUENCE
         return encode_batch(
             batch.records,
             compression=self._compression,
-            producer_id=self._producer_id,
-            producer_epoch=self._producer_epoch,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
             base_sequence=sequence,
+            transactional=self._name is not None,
         )
 
     def _acknowledged(self, topic: str, batch: BatchState, base_offset: int) -> None:

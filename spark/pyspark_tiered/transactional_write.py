@@ -1,0 +1,121 @@
+"""Writes that are seen whole or never, and once: each task's transaction stays open, and the driver ends all together.
+
+Owns the names of transactions, and what the driver asks for. A name tells the write and the place of the task in it, so
+that attempts of one write never fence each other, and a stream that begins a micro-batch again fences what the driver
+before it has left open. Must never commit what Spark has not: an attempt that it passes over is not in its messages.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import WriterCommitMessage
+
+from pyspark_tiered.http_door import HttpDoor
+from pyspark_tiered.write_options import TransactionOptions, WriteOptions
+from tiered.errors import Invalid, InvalidRequest, TieredError
+from tiered.peer.producer import TransactionalName
+
+log = logging.getLogger(__name__)
+
+_COMMITS, _ABORTS = "/api/v1/transaction-commits", "/api/v1/transaction-aborts"
+_TIMEOUT_S = 60.0
+"""Of the one request that counts: thousands of transactions take the database a while."""
+_ROUNDS_OF_COMMITS = 60
+_ALTERNATING = 2
+"""Names of micro-batches are used again by the next but one: by then theirs has ended, and brokers remember few."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTransaction:
+    """The open transaction of one task, as whoever ends it must name it."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenRecords(WriterCommitMessage):
+    """The records that one task wrote, all of them acknowledged.
+
+    With transactions also the query whose micro-batch it was, and the transaction, if there was a record.
+    """
+
+    records: int
+    query: str | None = None
+    transaction: OpenTransaction | None = None
+
+
+def name_in_batch(options: TransactionOptions, write: str) -> TransactionalName:
+    """What this task attempt writes under, in the batch write that has the uuid `write`."""
+    return _name(options, write)
+
+
+def name_in_stream(options: TransactionOptions) -> tuple[TransactionalName, str]:
+    """What this task attempt writes under, and the id of its query."""
+    context = TaskContext.get()
+    assert context is not None, "tasks write"
+    query = context.getLocalProperty("sql.streaming.queryId")
+    batch = context.getLocalProperty("streaming.sql.batchId")
+    if query is None or batch is None:
+        raise InvalidRequest("this Spark does not tell its tasks which query they are of: write without transactions")
+    return _name(options, f"{query}-{int(batch) % _ALTERNATING}"), query
+
+
+def _name(options: TransactionOptions, write: str) -> TransactionalName:
+    context = TaskContext.get()
+    place = "0-0" if context is None else f"{context.partitionId()}-{context.attemptNumber()}"
+    return TransactionalName(transactional_id=f"{options.prefix}-{write}-{place}", timeout_ms=options.timeout_ms)
+
+
+def commit(options: WriteOptions, messages: Sequence[WriterCommitMessage | None], key: str) -> None:
+    """Commits the tasks' transactions in one step, once under the key. Nothing where they wrote nothing.
+
+    Where the key was used before, an earlier run of the same micro-batch is committed, and these are aborted. Raises
+    `InvalidRequest` where one of them cannot be committed, and so none is, and `MetadataUnavailable` where no broker
+    answered: then nobody knows.
+    """
+    transactions = _transactions_of(messages)
+    if options.transactions is None or not transactions:
+        return
+    body = {"key": f"{options.transactions.prefix}/{key}", "transactions": [asdict(each) for each in transactions]}
+    door = _door(
+        options, "the write may be committed: look before you write it again; a stream finds out when it starts again"
+    )
+    try:
+        answer = door.ask("POST", _COMMITS, body, rounds=_ROUNDS_OF_COMMITS, timeout_s=_TIMEOUT_S)
+    except Invalid as error:
+        raise InvalidRequest(
+            f"nothing of this write is committed: {error}. If its tasks took longer than "
+            f"kafka.transaction.timeout.ms ({options.transactions.timeout_ms}), raise it, or write less at once"
+        ) from error
+    if not answer.get("committed"):
+        log.info("%s was committed by an earlier run of it; this one's records were aborted", body["key"])
+
+
+def abort(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]) -> None:
+    """Aborts the transactions of the tasks that had ended, as far as they are open.
+
+    Where that fails they time out, and it is no error.
+    """
+    transactions = _transactions_of(messages)
+    if not transactions:
+        return
+    try:
+        _door(options, "they end when they time out").ask(
+            "POST", _ABORTS, {"transactions": [asdict(each) for each in transactions]}
+        )
+    except TieredError as error:
+        log.warning("%d transactions of a write that failed were not aborted: %s", len(transactions), error)
+
+
+def _transactions_of(messages: Sequence[WriterCommitMessage | None]) -> list[OpenTransaction]:
+    written = [each for each in messages if isinstance(each, WrittenRecords)]
+    return [each.transaction for each in written if each.transaction is not None]
+
+
+def _door(options: WriteOptions, otherwise: str) -> HttpDoor:
+    assert options.transactions is not None, "without transactions nobody asks"
+    return HttpDoor(options.transactions.catalog, options.client.security, otherwise=otherwise)
