@@ -32,7 +32,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's
         # The driver's process knows the query from its tasks alone.
         query = next((each.query for each in messages if isinstance(each, WrittenRecords)), None)
-        commit(self._options, messages, f"{query}/{batchId}")
+        commit(self._options, messages, str(query), str(batchId))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803 - Spark's
         take_back(self._options, messages)

@@ -8,6 +8,7 @@ before it has left open. Must never commit what Spark has not: an attempt that i
 import logging
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
@@ -20,6 +21,7 @@ from tiered.peer.producer import TransactionalName
 log = logging.getLogger(__name__)
 
 _COMMITS, _ABORTS = "/api/v1/transaction-commits", "/api/v1/transaction-aborts"
+_OPEN = "/api/v1/transactions?open_for_ms=0"
 _TIMEOUT_S = 60.0
 """Of the one request that counts: thousands of transactions take the database a while."""
 _ROUNDS_OF_COMMITS = 60
@@ -40,12 +42,20 @@ class OpenTransaction:
 class WrittenRecords(WriterCommitMessage):
     """The records that one task wrote, all of them acknowledged.
 
-    With transactions also the query whose micro-batch it was, and the transaction, if there was a record.
+    With transactions also the query whose micro-batch it was, the transaction, if there was a record, and whether the
+    task was attempted before.
     """
 
     records: int
     query: str | None = None
     transaction: OpenTransaction | None = None
+    is_repeated: bool = False
+
+
+def is_repeated() -> bool:
+    """Whether Spark has begun this task before."""
+    context = TaskContext.get()
+    return context is not None and context.attemptNumber() > 0
 
 
 def name_in_batch(options: TransactionOptions, write: str) -> TransactionalName:
@@ -70,17 +80,19 @@ def _name(options: TransactionOptions, write: str) -> TransactionalName:
     return TransactionalName(transactional_id=f"{options.prefix}-{write}-{place}", timeout_ms=options.timeout_ms)
 
 
-def commit(options: WriteOptions, messages: Sequence[WriterCommitMessage | None], key: str) -> None:
-    """Commits the tasks' transactions in one step, once under the key. Nothing where they wrote nothing.
+def commit(options: WriteOptions, messages: Sequence[WriterCommitMessage | None], write: str, batch: str = "") -> None:
+    """Commits the tasks' transactions in one step, once for this write or query and its batch. Nothing where they wrote
+    nothing.
 
-    Where the key was used before, an earlier run of the same micro-batch is committed, and these are aborted. Raises
+    Where it was done before, an earlier run of the same micro-batch is committed, and these are aborted. Raises
     `InvalidRequest` where one of them cannot be committed, and so none is, and `MetadataUnavailable` where no broker
     answered: then nobody knows.
     """
     transactions = _transactions_of(messages)
     if options.transactions is None or not transactions:
         return
-    body = {"key": f"{options.transactions.prefix}/{key}", "transactions": [asdict(each) for each in transactions]}
+    key = "/".join((options.transactions.prefix, write, *filter(None, (batch,))))
+    body = {"key": key, "transactions": [asdict(each) for each in transactions]}
     door = _door(
         options, "the write may be committed: look before you write it again; a stream finds out when it starts again"
     )
@@ -92,7 +104,25 @@ def commit(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]
             f"kafka.transaction.timeout.ms ({options.transactions.timeout_ms}), raise it, or write less at once"
         ) from error
     if not answer.get("committed"):
-        log.info("%s was committed by an earlier run of it; this one's records were aborted", body["key"])
+        log.info("%s was committed by an earlier run of it; this one's records were aborted", key)
+    if any(isinstance(each, WrittenRecords) and each.is_repeated for each in messages):
+        _end_what_others_left(options, options.transactions, write)
+
+
+def _end_what_others_left(options: WriteOptions, told: TransactionOptions, write: str) -> None:
+    """Aborts what killed attempts have left open, or readers would wait until it times out."""
+    door = _door(options, "they end when they time out")
+    try:
+        found = [each for each in door.ask("GET", _OPEN)["transactions"] if _is_of(each, told, write)]
+        if found:
+            names = OpenTransaction.__slots__
+            door.ask("POST", _ABORTS, {"transactions": [{name: each[name] for name in names} for each in found]})
+    except TieredError as error:
+        log.warning("transactions of attempts that were killed stay open for a while: %s", error)
+
+
+def _is_of(row: dict[str, Any], told: TransactionOptions, write: str) -> bool:
+    return str(row["transactional_id"]).startswith(f"{told.prefix}-{write}-")
 
 
 def abort(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]) -> None:

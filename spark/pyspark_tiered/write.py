@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from pyspark_tiered.brokers import BrokerThread
-from pyspark_tiered.transactional_write import OpenTransaction, WrittenRecords, abort, commit, name_in_batch
+from pyspark_tiered.transactional_write import (
+    OpenTransaction,
+    WrittenRecords,
+    abort,
+    commit,
+    is_repeated,
+    name_in_batch,
+)
 from pyspark_tiered.write_options import WriteOptions
 from tiered.errors import InvalidConfig, InvalidRequest
 from tiered.formats.record_batch import Compression, Record
@@ -88,7 +95,12 @@ def write_rows(
             outlet.wait()
             is_whole = True
         finally:
-            found = WrittenRecords(records=sender.records, query=query, transaction=_transaction_of(sender, name))
+            found = WrittenRecords(
+                records=sender.records,
+                query=query,
+                transaction=_transaction_of(sender, name),
+                is_repeated=is_repeated(),
+            )
             if not is_whole:
                 abort(options, [found])
         return found

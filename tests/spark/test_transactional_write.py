@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -171,6 +172,23 @@ def test_attempts_of_one_task_leave_each_other_alone_and_one_of_them_is_seen(bro
     # The other one is what a killed attempt leaves: it holds readers up until it times out.
     soon_nothing_is_open(broker, topic)
     assert values(broker, topic) == [b"a", b"b"]
+
+
+def test_what_a_killed_attempt_left_open_ends_with_the_commit_of_the_one_that_took_its_place(
+    broker: LocalCluster, topic: str
+) -> None:
+    options = options_of(broker, topic)
+    _, others = (
+        write_rows(options, iter([batch(value=["x"])]), TransactionalName(transactional_id=name, timeout_ms=600_000))
+        for name in ("nightly-w1-0-0", "nightly-w10-0-0")
+    )
+    again = TransactionalName(transactional_id="nightly-w1-0-1", timeout_ms=600_000)
+    written = write_rows(options, iter([batch(value=["a"])]), again)
+    commit(options, [replace(written, is_repeated=True)], "w1")
+    # What another write has open is nobody else's.
+    commit(options, [others], "w10")
+    soon_nothing_is_open(broker, topic)
+    assert values(broker, topic) == [b"a", b"x"]
 
 
 def test_a_name_that_is_written_under_again_takes_back_what_was_left_open(broker: LocalCluster, topic: str) -> None:
