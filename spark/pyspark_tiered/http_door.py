@@ -19,7 +19,7 @@ _ROUNDS, _PAUSE_S = 3, 0.5
 _MAX_ANSWER_BYTES = 64 << 20
 
 
-class Refused(InvalidRequest):
+class RefusedOverHttp(InvalidRequest):
     """A broker's refusal, in its words, with the status of HTTP."""
 
     def __init__(self, status: int, message: str) -> None:
@@ -27,7 +27,7 @@ class Refused(InvalidRequest):
         self.status = status
 
 
-class HttpDoor:
+class BrokersHttp:
     """The brokers' HTTP addresses, and who asks. Each request asks them in turn, a few times, until one answers.
 
     `otherwise` says what to do where none does.
@@ -48,7 +48,7 @@ class HttpDoor:
         rounds: int = _ROUNDS,
         timeout_s: float = _TIMEOUT_S,
     ) -> dict[str, Any]:
-        """The answer's JSON. Raises `Refused`, and `MetadataUnavailable` when no broker answers."""
+        """The answer's JSON. Raises `RefusedOverHttp`, and `MetadataUnavailable` when no broker answers."""
         failure = "it was not asked"
         for number in range(rounds):
             if number:
@@ -96,4 +96,4 @@ class HttpDoor:
             raise MetadataUnavailable(message)
         if response.status in (401, 403):
             message = f"option catalog: {message}"
-        raise Refused(response.status, message)
+        raise RefusedOverHttp(response.status, message)

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import quote
 from uuid import UUID
 
-from pyspark_tiered.http_door import HttpDoor, Refused
+from pyspark_tiered.http_door import BrokersHttp, RefusedOverHttp
 from tiered.errors import OffsetOutOfRange, PinNotFound, Throttled, TieredError, UnknownTopicOrPartition
 from tiered.peer.security import PLAINTEXT, ClientSecurity
 from tiered.runtime import SystemClock
@@ -61,7 +61,7 @@ class PinDoor:
     """
 
     def __init__(self, urls: Sequence[str], security: ClientSecurity = PLAINTEXT) -> None:
-        self._door = HttpDoor(
+        self._door = BrokersHttp(
             urls,
             security,
             otherwise="start a broker with that HTTP address, or remove the option and read without pins",
@@ -111,7 +111,7 @@ class PinDoor:
     def _ask(self, method: str, path: str, body: Mapping[str, object] | None = None) -> dict[str, Any]:
         try:
             return self._door.ask(method, path, body)
-        except Refused as error:
+        except RefusedOverHttp as error:
             match error.status:
                 case 404:
                     raise PinNotFound(str(error)) from error

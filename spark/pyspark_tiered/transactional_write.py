@@ -13,7 +13,7 @@ from typing import Any
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
-from pyspark_tiered.http_door import HttpDoor
+from pyspark_tiered.http_door import BrokersHttp
 from pyspark_tiered.write_options import TransactionOptions, WriteOptions
 from tiered.errors import Invalid, InvalidRequest, TieredError
 from tiered.peer.producer import TransactionalName
@@ -146,6 +146,6 @@ def _transactions_of(messages: Sequence[WriterCommitMessage | None]) -> list[Ope
     return [each.transaction for each in written if each.transaction is not None]
 
 
-def _door(options: WriteOptions, otherwise: str) -> HttpDoor:
+def _door(options: WriteOptions, otherwise: str) -> BrokersHttp:
     assert options.transactions is not None, "without transactions nobody asks"
-    return HttpDoor(options.transactions.catalog, options.client.security, otherwise=otherwise)
+    return BrokersHttp(options.transactions.catalog, options.client.security, otherwise=otherwise)
