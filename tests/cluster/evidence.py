@@ -14,7 +14,8 @@ from sqlalchemy import Engine, text
 from tests.cluster.history import decode_value
 from tiered.errors import TieredError
 from tiered.formats import record_batch
-from tiered.formats.segment_object import read_tail
+from tiered.formats.control_record import MarkerType, read_marker
+from tiered.formats.segment_object import AbortedIndexEntry, read_tail
 
 STRAY = -1
 """Stands for a value that is none of this run's."""
@@ -39,6 +40,11 @@ class StoredLog:
     damage: list[str] = field(default_factory=list)
     values: dict[StoredBatch, list[tuple[int, int]]] = field(default_factory=dict)
     """(offset, value) of each batch."""
+    producers: dict[StoredBatch, int] = field(default_factory=dict)
+    """Who wrote each transactional batch, markers too."""
+    markers: dict[StoredBatch, MarkerType] = field(default_factory=dict)
+    aborted: tuple[AbortedIndexEntry, ...] = ()
+    """What an object says of aborted transactions."""
 
     @property
     def start_offset(self) -> int:
@@ -61,6 +67,10 @@ class StoredLog:
                     header.crc,
                 )
                 self.batches.append(batch)
+                if header.is_transactional:
+                    self.producers[batch] = header.producer_id
+                if header.is_control and (marker := read_marker(data, position, header)) is not None:
+                    self.markers[batch] = marker.type
                 self.values[batch] = [
                     (record.offset, _value(record.value)) for record in record_batch.records(data, position)
                 ]
@@ -127,6 +137,7 @@ def read_object(key: str, data: bytes | None) -> StoredLog:
         piece = data[chunk.position : chunk.position + chunk.length]
         if hashlib.sha256(piece).digest() != chunk.sha256:
             log.damage.append(f"the chunk at {chunk.position} is not what its hash says")
+    log.aborted = tail.aborted
     log.take(data[: tail.footer.log_bytes], source="its batches")
     return log
 

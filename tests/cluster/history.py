@@ -16,6 +16,7 @@ _RECORD = struct.Struct(">BBHIqqQQ")
 """Kind, outcome, client, partition, offset, value, start and end in microseconds."""
 _VALUE = struct.Struct(">QQ")
 _SEQUENCE_BITS = 40
+_INPUT_BITS = 18
 MAGIC_VALUE = 0x50AC50AC50AC50AC
 
 
@@ -33,6 +34,9 @@ class Kind(IntEnum):
     """A committed offset that was asked for, -1 for none."""
     ERROR = 7
     """A consumer was told something it must never hear; `value` is the error's code."""
+    COMMIT_TRANSACTION = 8
+    """`value` names the attempt, `offset` is how many inputs it processed."""
+    ABORT_TRANSACTION = 9
 
 
 class Outcome(IntEnum):
@@ -68,6 +72,22 @@ def producer_of(value: int) -> int:
 
 def sequence_of(value: int) -> int:
     return value & ((1 << _SEQUENCE_BITS) - 1)
+
+
+def transaction_value(client: int, attempt: int, number: int) -> int:
+    """What a loop's attempt writes for the input with this number. No two attempts of a client write the same."""
+    assert 0 <= number < 1 << _INPUT_BITS
+    return value_of(client, (attempt << _INPUT_BITS) | number)
+
+
+def attempt_of(value: int) -> tuple[int, int]:
+    """The client and which of its attempts."""
+    return producer_of(value), sequence_of(value) >> _INPUT_BITS
+
+
+def input_of(value: int) -> int:
+    """The number of the input of which this was made."""
+    return sequence_of(value) & ((1 << _INPUT_BITS) - 1)
 
 
 def encode_value(value: int, *, padding_bytes: int) -> bytes:

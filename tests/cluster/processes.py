@@ -190,6 +190,30 @@ class ClusterProcesses:
             ).all()
         return [row for row in rows if not topics or row.name in topics]
 
+    def committed_offsets(self, group: str, topic: str) -> dict[int, int]:
+        """The group's offset of each partition of the topic that has one, as SQL has it."""
+        with self.engine.connect() as conn:
+            rows = conn.execute(
+                text(
+                    "SELECT g.partition, g.committed_offset FROM group_offset g JOIN topic t USING (topic_id)"
+                    " WHERE g.group_id = :group AND t.name = :topic AND t.deleted_at_ms IS NULL"
+                ),
+                {"group": group, "topic": topic},
+            ).all()
+        return {row.partition: row.committed_offset for row in rows}
+
+    def open_transactions(self) -> list[str]:
+        """What SQL has of transactions that did not end, and of offsets that still wait for one."""
+        with self.engine.connect() as conn:
+            rows = conn.execute(
+                text(
+                    "SELECT transactional_id AS id, state AS words FROM transactional_producer"
+                    " WHERE state IN ('Ongoing', 'PrepareCommit', 'PrepareAbort')"
+                    " UNION ALL SELECT group_id, 'an offset waits' FROM transaction_offset"
+                )
+            ).all()
+        return [f"{row.id}: {row.words}" for row in rows]
+
     def leader_of(self, topic: str, partition: int) -> int:
         """The leader by SQL, -1 for none."""
         row = next(row for row in self.partition_rows(topic) if row.partition == partition)

@@ -24,6 +24,18 @@ from tests.cluster.history import read_history
 from tests.cluster.nemesis import FAULTS, LONG_FAULTS, Fault, Nemesis, draw_round
 from tests.cluster.processes import ClusterProcesses
 from tests.cluster.soak_report import SoakFigures, silences_s
+from tests.cluster.transaction_checks import LoopGroup, check_transactions
+from tests.cluster.transaction_workload import CONFIGS as TRANSACTION_CONFIGS
+from tests.cluster.transaction_workload import (
+    GROUPS,
+    INPUT,
+    INPUTS,
+    INPUTS_HISTORY,
+    LOOPS_HISTORIES,
+    OUTPUTS,
+    READERS,
+    READS_HISTORY,
+)
 from tests.cluster.workload_process import PROBER, WATCHERS
 
 HOT, COLD = "soak-hot", "soak-cold"
@@ -39,6 +51,7 @@ SETTINGS: dict[str, object] = {
     "tiered.sweep.interval.ms": 5000,
     "tiered.upload.timeout.ms": 20_000,
     "replica.lag.time.max.ms": 10_000,
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1000,
 }
 PROBES_PER_SECOND = 5.0
 ROUND_S = 30.0
@@ -70,10 +83,11 @@ class Soak:
         self._faults = faults
         self._settings = {**SETTINGS, **(settings or {})}
         self._round_s = round_s
+        self._transactions = folder / "transactions"
 
     def run(self) -> SoakFigures:
         """The figures, whatever happened: what could not be done is a complaint among them."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self._transactions.mkdir(parents=True, exist_ok=True)
         figures = self.figures
         with ClusterProcesses(
             self.folder, brokers=figures.brokers, settings=self._settings, seed=figures.seed
@@ -91,6 +105,9 @@ class Soak:
         cluster.start()
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
         topics = [NewTopic(topic, PARTITIONS_EACH, self.figures.brokers, config=CONFIGS[topic]) for topic in CONFIGS]
+        for topic, config in TRANSACTION_CONFIGS.items():
+            count = sum(name == topic for name, _ in (*INPUTS, *OUTPUTS))
+            topics.append(NewTopic(topic, count, self.figures.brokers, config=config))
         for future in admin.create_topics(topics, operation_timeout=30).values():
             future.result(60)
 
@@ -99,6 +116,7 @@ class Soak:
             "bootstrap": cluster.bootstrap,
             "partitions": self.partitions,
             "history": str(self.folder / "history"),
+            "transactions": str(self._transactions),
             "per_second": self.figures.per_second,
             "probes_per_second": PROBES_PER_SECOND,
             "rack": "rack-2",
@@ -106,7 +124,7 @@ class Soak:
         with Child("tests.cluster.workload_process", json.dumps(options), log=self.folder / "workload.log") as clients:
             try:
                 self._wait_for_reads(clients)
-                self._rounds(cluster)
+                self._rounds(cluster, clients)
                 self._heal(cluster, clients)
             finally:
                 clients.ask({"do": "stop"})
@@ -117,7 +135,7 @@ class Soak:
             assert time.monotonic() < deadline, f"clients did not begin within a minute: {progress}"
             time.sleep(0.2)
 
-    def _rounds(self, cluster: ClusterProcesses) -> None:
+    def _rounds(self, cluster: ClusterProcesses, clients: Child) -> None:
         nemesis = Nemesis(cluster, self._chance)
         figures = self.figures
         ends = time.monotonic() + figures.minutes * 60
@@ -133,6 +151,8 @@ class Soak:
                 time.sleep(0.1)
             if strikes and cluster.is_in_sync():
                 figures.catch_up_s.append(time.monotonic() - healed)
+            if began + self._round_s >= ends:
+                clients.ask({"do": "settle"})  # Healing need not wait for the sessions of killed members.
             time.sleep(max(0.0, began + self._round_s - time.monotonic()))
             figures.faults = dict(nemesis.counts)
         figures.complaints += nemesis.failures
@@ -149,10 +169,11 @@ class Soak:
         if stuck := clients.ask({"do": "stop_sending", "timeout_s": HEALING_S}):
             figures.complaints.append(f"{stuck} records had no outcome {HEALING_S:g} s after healing")
         drained = clients.ask({"do": "drain", "timeout_s": HEALING_S})
-        figures.complaints += [f"not read {HEALING_S:g} s after healing: {words}" for words in drained["behind"]]
+        figures.complaints += [f"not done {HEALING_S:g} s after healing: {words}" for words in drained["behind"]]
         progress = clients.ask({"do": "progress"})
         figures.complaints += [f"a producer ended: {words}" for words in progress["fatal"]]
         self._note(f"errors of readers: {progress['errors']}")
+        self._note(f"ends of loops: {progress['loops']}")
         # Replicas have everything by now; what a leader has not yet uploaded stays hot.
         cluster.wait_until(cluster.is_in_sync, "every replica is in sync before the end", timeout_s=HEALING_S)
         time.sleep(2.0)
@@ -178,8 +199,24 @@ class Soak:
         evidence = read_partitions(cluster.engine, self.partitions, data, cluster.store.get)
         history = list(read_history(self.folder / "history"))
         figures.take(check(history, evidence, WATCHERS))
+        self._judge_transactions(cluster, data)
         silences = silences_s(history, PROBER, period_s=1 / PROBES_PER_SECOND)
         figures.unavailability_s = [seconds for each in silences.values() for _, seconds in each]
+
+    def _judge_transactions(self, cluster: ClusterProcesses, data: dict[int, Path]) -> None:
+        inputs = read_partitions(cluster.engine, INPUTS, data, cluster.store.get)
+        outputs = read_partitions(cluster.engine, OUTPUTS, data, cluster.store.get)
+        sent = check(read_history(self._transactions / INPUTS_HISTORY), inputs, [])
+        histories = [self._transactions / READS_HISTORY, *sorted(self._transactions.glob(LOOPS_HISTORIES))]
+        history = [operation for path in histories for operation in read_history(path)]
+        groups = [
+            LoopGroup(clients=clients, committed_offsets=cluster.committed_offsets(group, INPUT))
+            for group, clients in GROUPS.items()
+        ]
+        verdict = check_transactions(history, inputs, outputs, groups, READERS)
+        self.figures.take_transactions(sent, verdict)
+        if left := cluster.open_transactions():
+            self.figures.complaints.append(f"transactions are open at the end: {left}")
 
     def _note(self, words: str) -> None:
         line = f"{time.strftime('%H:%M:%S', time.gmtime())} {words}"

@@ -12,6 +12,7 @@ from typing import Any
 
 from tests.cluster.checker import Verdict
 from tests.cluster.history import Kind, Operation, Outcome
+from tests.cluster.transaction_checks import TransactionsVerdict
 from tests.cluster.violations import Violation
 
 GAP_FLOOR_S = 0.5
@@ -58,6 +59,23 @@ class SoakFigures:
         }
         self.violations = {str(kind): count for kind, count in verdict.found.counts.items()}
         self.words = [f"{kind}: {words}" for kind, words in verdict.found.words]
+
+    def take_transactions(self, inputs: Verdict, verdict: TransactionsVerdict) -> None:
+        """Adds what came of transactions, and of the inputs that they processed."""
+        self.numbers |= {
+            "inputs acknowledged": inputs.acknowledged,
+            "inputs processed, by all groups": verdict.inputs,
+            "transactions committed": verdict.commits,
+            "transactions aborted": verdict.aborts,
+            "transactions unknown": verdict.unknown,
+            "unknown that were committed": verdict.unknown_that_were_committed,
+            "polled as committed": verdict.polled,
+            "objects read as committed": verdict.objects,
+        }
+        for found in (inputs.found, verdict.found):
+            for kind, count in found.counts.items():
+                self.violations[str(kind)] = self.violations.get(str(kind), 0) + count
+            self.words += [f"{kind}: {words}" for kind, words in found.words]
 
     def to_json(self) -> dict[str, Any]:
         return {"passed": self.passed, **asdict(self)}

@@ -29,6 +29,13 @@ class Violation(StrEnum):
     CATALOGUE_OVERLAP = "overlap in the catalogue"
     UNSEEN = "acknowledged but never polled"
     CONSUMER_ERROR = "an error that no consumer may see"
+    HALF_A_TRANSACTION = "half a transaction"
+    COMMIT_LOST = "an acknowledged commit that is not there"
+    ABORTED_APPEARS = "an aborted record that was committed or read"
+    INPUT_TWICE = "an input that was processed twice"
+    INPUT_NEVER = "an input that was passed over"
+    HANGING = "a transaction that never ended"
+    BUCKET_READER_DIFFERS = "committed records that the bucket alone tells otherwise"
 
 
 class Found:

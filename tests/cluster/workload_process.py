@@ -15,9 +15,12 @@ import confluent_kafka
 from tests.cluster.history import HistoryWriter, Kind
 from tests.cluster.readers import Reader, ReaderPlan
 from tests.cluster.senders import PATIENT, Sender, SenderPlan
+from tests.cluster.transaction_workload import TransactionWorkload
 from tests.faults.ledger import watermarks
 
 PROBER = 4
+INPUTS_SHARE = 0.2
+"""Inputs for transactions, beside the records of all producers but the prober."""
 CLASSIC_GROUP, NEW_GROUP = 201, 202
 WATCHERS = (frozenset({101}), frozenset({102}), frozenset({111, 112}), frozenset({121}))
 """Each of these sets sees every record: two by assignment, two groups."""
@@ -83,32 +86,47 @@ class Workload:
         self._readers = [
             Reader(plan, self._bootstrap, self._partitions, self._history) for plan in readers(options["rack"])
         ]
+        self._transactions = TransactionWorkload(
+            self._bootstrap,
+            Path(options["transactions"]),
+            per_second=options["per_second"] * INPUTS_SHARE,
+            followers_rack=options["rack"],
+        )
 
     def start(self) -> None:
         for thread in (*self._senders, *self._readers):
             thread.start()
+        self._transactions.start()
 
     def progress(self) -> dict[str, Any]:
         """Acknowledged by sender, positions by reader, and what went wrong."""
+        transactions = self._transactions
         return {
             "acknowledged": {sender.plan.client: sender.acknowledged for sender in self._senders},
             "read": {reader.plan.client: sum(reader.positions.values()) for reader in self._readers},
             "all_read": not self._behind(dict.fromkeys(range(len(self._partitions)), 1)),
-            "fatal": [words for sender in self._senders for words in sender.fatal],
-            "errors": [words for reader in self._readers for words in reader.errors],
+            "fatal": [words for sender in (*self._senders, transactions.sender) for words in sender.fatal],
+            "errors": [words for reader in (*self._readers, *transactions.readers) for words in reader.errors],
+            "loops": transactions.lives(),
         }
+
+    def settle(self) -> None:
+        """From now on no instance of a loop of transactions is replaced."""
+        self._transactions.settle()
 
     def stop_sending(self, timeout_s: float) -> int:
         """How many records have no outcome although all faults are over."""
-        return sum(sender.finish(timeout_s) for sender in self._senders)
+        self.settle()
+        return sum(sender.finish(timeout_s) for sender in (*self._senders, self._transactions.sender))
 
     def drain(self, timeout_s: float) -> dict[str, Any]:
         """Waits until everyone has read everything; who has not, and where they stand."""
-        ends = self._ends()
         deadline = time.monotonic() + timeout_s
+        unfinished = self._transactions.drain(timeout_s)
+        ends = self._ends()
         while (behind := self._behind(ends)) and time.monotonic() < deadline:
             time.sleep(0.1)
-        return {"ends": ends, "behind": behind}
+        return {"ends": ends, "behind": behind + unfinished}
 
     def _behind(self, ends: dict[int, int]) -> list[str]:
         by_client = {reader.plan.client: reader for reader in self._readers}
@@ -138,6 +156,7 @@ class Workload:
         self.stop_sending(1.0)
         for reader in self._readers:
             reader.finish()
+        self._transactions.stop()
         self._history.close()
 
 
@@ -150,6 +169,8 @@ def main(options: dict[str, Any]) -> None:
         match order["do"]:
             case "progress":
                 answer = workload.progress()
+            case "settle":
+                workload.settle()
             case "stop_sending":
                 answer = workload.stop_sending(order["timeout_s"])
             case "drain":
