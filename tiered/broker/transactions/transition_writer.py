@@ -37,6 +37,8 @@ class TransitionWriter:
         self._something = asyncio.Event()
         self._worker = Worker()
         self._stopped = False
+        self._most = MAX_BATCH
+        """How many go into one SQL transaction."""
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
         self._worker.start(tasks, self._write_for_ever())
@@ -81,7 +83,7 @@ class TransitionWriter:
     async def _write_for_ever(self) -> None:
         while True:
             await self._something.wait()
-            batch = [self._waiting.popleft() for _ in range(min(MAX_BATCH, len(self._waiting)))]
+            batch = [self._waiting.popleft() for _ in range(min(self._most, len(self._waiting)))]
             if not self._waiting:
                 self._something.clear()
             if batch:
@@ -89,14 +91,16 @@ class TransitionWriter:
 
     async def _write(self, batch: list[_Waiting]) -> None:
         transitions = [waiting.transition for waiting in batch]
-
         try:
             written = await self._commits.in_turn(lambda conn, by: transactions.write(conn, transitions, by))
         except TieredError as error:
+            # Decisions of many offsets may be too much for one: where they come again, fewer go together.
+            self._most = max(1, len(batch) // 2)
             for waiting in batch:
                 _fail(waiting, error)
         except Exception:
             # A tick boundary: what SQL cannot digest of one must not end all others.
+            self._most = max(1, len(batch) // 2)
             log.exception("transactions could not be written")
             for waiting in batch:
                 _fail(waiting, CoordinatorNotAvailable("the transaction could not be written; try again"))
@@ -105,6 +109,7 @@ class TransitionWriter:
                 _fail(waiting, CoordinatorNotAvailable("the write was interrupted; try again"))
             raise
         else:
+            self._most = min(MAX_BATCH, 2 * self._most)
             for number, waiting in enumerate(batch):
                 error_of_one = written.refused.get(number)
                 if error_of_one is not None:

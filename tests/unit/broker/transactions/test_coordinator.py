@@ -360,6 +360,23 @@ async def test_while_sql_is_away_nothing_is_decided_and_nothing_is_lost(flaky: T
     await flaky.until(TransactionState.COMPLETE_COMMIT)
 
 
+async def test_what_sql_refused_together_is_written_in_smaller_parts(flaky: Transacting) -> None:
+    producers = {f"id-{number}": await flaky.begun(f"id-{number}") for number in range(8)}
+    commits = flaky.groups.groups.offsets.commits
+
+    async def end_all() -> list[object]:
+        ends = (flaky.coordinator.end(*each, commits=True, protocol=KEEPS_EPOCH) for each in producers.items())
+        return list(await asyncio.gather(*ends, return_exceptions=True))
+
+    _Flaky.away = "before"
+    assert all(isinstance(each, CoordinatorNotAvailable) for each in await end_all())
+    _Flaky.away = None
+    flaky.leaders.refuse = dict.fromkeys(flaky.partitions, NotLeader("nobody leads it"))
+    before = commits._commit_number
+    assert all(isinstance(each, ProducerIdAndEpoch) for each in await end_all())
+    assert commits._commit_number - before >= 8 + 2, "a read of each, and two writes at the least"
+
+
 @pytest.mark.parametrize("retries", [True, False])
 async def test_a_decision_whose_answer_was_lost_is_carried_out_whether_or_not_anybody_asks_again(
     flaky: Transacting, retries: bool
