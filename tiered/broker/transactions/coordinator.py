@@ -100,6 +100,9 @@ class TransactionCoordinator:
         self._failures = QuietFailures(
             log, "open transactions are not read yet: %(error)s", "open transactions are read"
         )
+        self._looks = QuietFailures(
+            log, "what others have decided is not looked for: %(error)s", "what others have decided is looked for"
+        )
         markers.delivered = self._delivered
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
@@ -438,7 +441,13 @@ class TransactionCoordinator:
         slots = self._slots.epochs.keys() - self._to_load
         if not slots:
             return
-        for each in await self._commits.in_turn(lambda conn, _: transactions.load_decided(conn, slots)):
+        try:
+            decided = await self._commits.in_turn(lambda conn, _: transactions.load_decided(conn, slots))
+        except TieredError as error:
+            self._looks.failed(error)
+            return
+        self._looks.worked()
+        for each in decided:
             known = self._known.get(each.transactional_id)
             if known is None or known.state is TransactionState.ONGOING:
                 self._read_again(each.transactional_id, soon=True)
@@ -499,6 +508,12 @@ class TransactionCoordinator:
             log.warning("the transaction of %s timed out, and is not aborted yet: %s", transactional_id, error)
 
     async def _remove_expired(self) -> None:
+        try:
+            await self._remove_all_expired()
+        except TieredError as error:
+            log.warning("expired transactional ids are not all removed, the rest later: %s", error)
+
+    async def _remove_all_expired(self) -> None:
         settings = self._context.state.settings.transactions
         before_ms = self._context.clock.now_ms() - settings.transactional_id_expiration_ms
         while slots := tuple(self._slots.epochs):

@@ -348,6 +348,21 @@ async def test_without_a_fresh_producer_id_a_producer_is_told_to_ask_again(flaky
     await flaky.coordinator.init_producer_id("payments", 60_000)
 
 
+async def test_work_that_comes_again_and_again_takes_an_outage_of_sql_for_no_bug(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("tiered.broker.transactions.coordinator.LOOK_MS", 10)
+    often = {"transaction.remove.expired.transaction.cleanup.interval.ms": "10"}
+    async with transacting(tmp_path, sql=_Flaky, **often) as made:
+        await made.begun()
+        _Flaky.away = "before"
+        caplog.clear()
+        await asyncio.sleep(0.1)
+        _Flaky.away = None
+        assert "decided is not looked for" in caplog.text, "while SQL was away"
+        assert [each.getMessage() for each in caplog.records if each.exc_info] == []
+
+
 async def test_while_sql_is_away_nothing_is_decided_and_nothing_is_lost(flaky: Transacting) -> None:
     producer = await flaky.begun()
     _Flaky.away = "before"
