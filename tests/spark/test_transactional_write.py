@@ -246,6 +246,7 @@ def killed_until_done(broker: LocalCluster, gate: CommitGate, folder: Path, sour
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
+                env=os.environ | {"PYSPARK_PYTHON": sys.executable},
             )
         gate.kill = lambda app=app: os.killpg(app.pid, signal.SIGKILL)  # type: ignore[misc]
         try:
