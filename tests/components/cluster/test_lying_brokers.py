@@ -93,7 +93,7 @@ def coordinators(make: Any, *, port: int) -> Any:
 def test_answers_about_nothing_are_an_error() -> None:
     nobody = {FIND_COORDINATOR: (4, lambda make: make.FindCoordinatorResponse(throttle_time=0, coordinators=[]))}
     with LyingBroker(also=nobody) as broker:
-        assert "was asked about one group and answers about 0" in told(broker, "groups", "delete", "g")
+        assert "was asked about one coordinator and answers about 0" in told(broker, "groups", "delete", "g")
     nothing = {
         FIND_COORDINATOR: (4, lambda make: coordinators(make, port=broker.port)),
         DELETE_GROUPS: (2, lambda make: make.DeleteGroupsResponse(throttle_time=0, results=[])),

@@ -78,6 +78,10 @@ def documented() -> Mapping[str, tuple[str, set[str]]]:
     return found
 
 
+def no_upload_is_under_way(found: Samples) -> bool:
+    return value(found, "tiered_uploads_total") == value(found, "tiered_store_seconds_count", operation="put_segment")
+
+
 @pytest.fixture(scope="module")
 def busy(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A broker that has done something of everything, so that every metric has a sample."""
@@ -93,6 +97,7 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Any:
     process.get("/api/v1/topics")
     key = ("tiered_group_lag", (("group", "followers"), ("topic", "flights")))
     eventually(lambda: key in samples(process), "the lag is sampled", process)
+    eventually(lambda: no_upload_is_under_way(samples(process)), "what is closed is uploaded", process)
     yield process
     process.ensure_stopped()
 
