@@ -242,6 +242,7 @@ def test_leader_epochs_only_ever_rise(database: Database, three: tuple[InSyncRep
 # Ten thousand partitions
 
 
+@pytest.mark.alone  # The database ends a transaction that waits for ten seconds, as one beside busy workers may.
 def test_ten_thousand_partitions_fail_over_in_a_moment(database: Database, three: tuple[InSyncReplica, ...]) -> None:
     """The design asks for less than a second, a quiet machine takes half; the deadline leaves room for a busy one."""
     spread = [(1, 2, 3), (2, 3, 1), (3, 1, 2)]
