@@ -63,7 +63,7 @@ class _WaitingState:
 
     def __post_init__(self) -> None:
         self.chars = sum(len(entry.metadata) for entry in self.commit.entries)
-        self.done.add_done_callback(_retrieve)
+        self.done.add_done_callback(retrieve)
 
 
 class OffsetCommits:
@@ -130,7 +130,7 @@ class OffsetCommits:
                 continue
             self._waiting_entries -= len(each.commit.entries)
             self._waiting_chars -= each.chars
-            _fail(each, NotCoordinator("the group has another coordinator now: find it again"))
+            fail(each.done, NotCoordinator("the group has another coordinator now: find it again"))
 
     async def hand_over(self) -> Moved:
         """Other brokers coordinate this one's groups from now on, if there are any; what waited is written.
@@ -174,7 +174,7 @@ class OffsetCommits:
         waiting.done.add_done_callback(lambda done: self._forget_last(commit.group_id, done))
         self._something.set()
         stored = asyncio.shield(waiting.done)
-        stored.add_done_callback(_retrieve)
+        stored.add_done_callback(retrieve)
         return stored
 
     def changed(self, group: GroupRow) -> None:
@@ -297,7 +297,7 @@ class OffsetCommits:
         except TieredError as error:
             self._give_back(self._being_written)
             for waiting in batch:
-                _fail(waiting, error)
+                fail(waiting.done, error)
             if not batch:
                 raise
         except BaseException as error:
@@ -306,14 +306,14 @@ class OffsetCommits:
             if self._one_by_one or not indigestible:
                 self._give_back(self._being_written)
             for waiting in batch:
-                _fail(waiting, CoordinatorNotAvailable("the commit was interrupted; commit again"))
+                fail(waiting.done, CoordinatorNotAvailable("the commit was interrupted; commit again"))
             raise
         else:
             self._note_stale_epochs(written)
             for number, waiting in enumerate(batch):
                 error_of_one = written.refused.get(number)
                 if error_of_one is not None:
-                    _fail(waiting, error_of_one)
+                    fail(waiting.done, error_of_one)
                 elif not waiting.done.done():
                     waiting.done.set_result(None)
             written_slots = {*(each.slot for each in commits), *(each.slot for each in changed.values())}
@@ -428,13 +428,14 @@ def _of_others(rows: Mapping[str, GroupRow], slots: Collection[int]) -> dict[str
     return {group_id: row for group_id, row in rows.items() if row.slot not in slots}
 
 
-def _fail(waiting: _WaitingState, error: TieredError) -> None:
-    if not waiting.done.done():
+def fail(done: "asyncio.Future[None]", error: TieredError) -> None:
+    """The waiter hears of the error, unless it has its answer or went away."""
+    if not done.done():
         # Each waiter raises an error of its own: a shared one would gather all of their tracebacks.
-        waiting.done.set_exception(type(error)(*error.args))
+        done.set_exception(type(error)(*error.args))
 
 
-def _retrieve(done: "asyncio.Future[None]") -> None:
+def retrieve(done: "asyncio.Future[None]") -> None:
     """If the waiter went away, its error is not reported as a bug."""
     if not done.cancelled():
         done.exception()

@@ -9,7 +9,7 @@ import logging
 from collections import deque
 from typing import NamedTuple
 
-from tiered.broker.groups.commit_writer import OffsetCommits
+from tiered.broker.groups.commit_writer import OffsetCommits, fail, retrieve
 from tiered.errors import CoordinatorNotAvailable, NotCoordinator, TieredError
 from tiered.meta import transactions
 from tiered.meta.transactions import TransactionChange
@@ -48,7 +48,7 @@ class TransitionWriter:
         self._stopped = True
         await self._worker.stop()
         while self._waiting:
-            _fail(self._waiting.popleft(), NotCoordinator("the broker is stopping: find the coordinator again"))
+            fail(self._waiting.popleft().done, NotCoordinator("the broker is stopping: find the coordinator again"))
 
     def submit(self, transition: TransactionChange) -> "asyncio.Future[None]":
         """Done once SQL has the transition. The one before it of the same transactional id must be done.
@@ -57,7 +57,7 @@ class TransitionWriter:
         NotCoordinator (nothing was written) or CoordinatorNotAvailable (nobody knows whether it was).
         """
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        done.add_done_callback(_retrieve)
+        done.add_done_callback(retrieve)
         if self._stopped:
             raise NotCoordinator("the broker is stopping: find the coordinator again")
         if len(self._waiting) >= MAX_WAITING:
@@ -68,7 +68,7 @@ class TransitionWriter:
         done.add_done_callback(lambda _: self._forget_last(name, done))
         self._something.set()
         stored = asyncio.shield(done)
-        stored.add_done_callback(_retrieve)
+        stored.add_done_callback(retrieve)
         return stored
 
     async def settled(self, transactional_id: str) -> None:
@@ -97,34 +97,22 @@ class TransitionWriter:
             # Decisions of many offsets may be too much for one: where they come again, fewer go together.
             self._most = max(1, len(batch) // 2)
             for waiting in batch:
-                _fail(waiting, error)
+                fail(waiting.done, error)
         except Exception:
             # A tick boundary: what SQL cannot digest of one must not end all others.
             self._most = max(1, len(batch) // 2)
             log.exception("transactions could not be written")
             for waiting in batch:
-                _fail(waiting, CoordinatorNotAvailable("the transaction could not be written; try again"))
+                fail(waiting.done, CoordinatorNotAvailable("the transaction could not be written; try again"))
         except BaseException:
             for waiting in batch:
-                _fail(waiting, CoordinatorNotAvailable("the write was interrupted; try again"))
+                fail(waiting.done, CoordinatorNotAvailable("the write was interrupted; try again"))
             raise
         else:
             self._most = min(MAX_BATCH, 2 * self._most)
             for number, waiting in enumerate(batch):
                 error_of_one = written.refused.get(number)
                 if error_of_one is not None:
-                    _fail(waiting, error_of_one)
+                    fail(waiting.done, error_of_one)
                 elif not waiting.done.done():
                     waiting.done.set_result(None)
-
-
-def _fail(waiting: _Waiting, error: TieredError) -> None:
-    if not waiting.done.done():
-        # Each waiter raises an error of its own: a shared one would gather all of their tracebacks.
-        waiting.done.set_exception(type(error)(*error.args))
-
-
-def _retrieve(done: "asyncio.Future[None]") -> None:
-    """If the waiter went away, its error is not reported as a bug."""
-    if not done.cancelled():
-        done.exception()

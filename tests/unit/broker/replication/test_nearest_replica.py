@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.broker_rows import broker_row
 from tests.support.partition_appends import append, batch
 from tests.unit.broker.context import surroundings
 from tests.unit.broker.replication.replicas import EPOCHS, replica, row, tell
@@ -15,20 +16,8 @@ from tiered.meta.brokers import BrokerRow
 
 
 def broker(broker_id: int, rack: str, *, broker_epoch: int | None = None, fenced: bool = False) -> BrokerRow:
-    return BrokerRow(
-        broker_id=broker_id,
-        broker_epoch=EPOCHS[broker_id] if broker_epoch is None else broker_epoch,
-        boot_id="a boot",
-        fenced=fenced,
-        heartbeat_at_ms=0,
-        host="127.0.0.1",
-        port=9092,
-        http_host=None,
-        http_port=None,
-        rack=rack,
-        incarnation_id=None,
-        change_number=1,
-    )
+    epoch = EPOCHS[broker_id] if broker_epoch is None else broker_epoch
+    return broker_row(broker_id, epoch, rack=rack, fenced=fenced)
 
 
 async def chosen(

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.support.broker_rows import broker_row
 from tests.unit.broker.groups.coordinators import PARTITIONS, Coordinating, coordinating
 from tiered.broker.host.producer_ids import ProducerIds
 from tiered.broker.transactions.broker_channel import Outcomes, PeerTransactionChannels, ProducersMarker
@@ -14,7 +15,6 @@ from tiered.broker.transactions.marker_sender import MarkerSender
 from tiered.errors import ConcurrentTransactions, TieredError
 from tiered.ids import InSyncReplica, TopicPartition
 from tiered.meta import transactions
-from tiered.meta.brokers import BrokerRow
 from tiered.meta.engine import Database
 from tiered.meta.partitions import PartitionRow
 from tiered.rules.transactions.transaction_state import ProducerIdAndEpoch, Transaction, TransactionState
@@ -126,25 +126,7 @@ def start(groups: Coordinating, tasks: asyncio.TaskGroup) -> Transacting:
 
 def _lead(groups: Coordinating, partitions: Sequence[TopicPartition]) -> None:
     me = InSyncReplica(groups.broker_id, groups.broker_epoch)
-    groups.image.put_brokers(
-        [
-            BrokerRow(
-                broker_id=me.broker_id,
-                broker_epoch=me.broker_epoch,
-                boot_id="a boot",
-                fenced=False,
-                heartbeat_at_ms=0,
-                host="127.0.0.1",
-                port=9092,
-                http_host=None,
-                http_port=None,
-                rack=None,
-                incarnation_id=None,
-                change_number=1,
-            )
-        ],
-        0.0,
-    )
+    groups.image.put_brokers([broker_row(me.broker_id, me.broker_epoch)], 0.0)
     for each in partitions:
         groups.image.put_row(
             PartitionRow(

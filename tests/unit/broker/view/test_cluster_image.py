@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from tests.support.broker_rows import broker_row
 from tiered.broker.view.image import NAMED_AFTERWARDS_MS, ClusterImage
 from tiered.meta.brokers import BrokerRow
 
@@ -9,20 +10,7 @@ NOW_MS = 1_000_000.0
 
 
 def row(broker_id: int, *, fenced: bool = False) -> BrokerRow:
-    return BrokerRow(
-        broker_id=broker_id,
-        broker_epoch=7,
-        boot_id="boot",
-        fenced=fenced,
-        heartbeat_at_ms=0,
-        host="127.0.0.1",
-        port=9092,
-        http_host=None,
-        http_port=None,
-        rack=None,
-        incarnation_id=None,
-        change_number=1,
-    )
+    return broker_row(broker_id, 7, fenced=fenced)
 
 
 def ids(rows: tuple[BrokerRow, ...]) -> list[int]:
