@@ -1,5 +1,6 @@
-"""`make bench`: produce and consume beside librdkafka's mock broker and over TLS, offset commits, replication, start,
-idle, Spark replay, verifying a store, uploading to one, consuming what is cold, Spark beside its own connector.
+"""`make bench`: produce and consume beside librdkafka's mock broker and over TLS, offset commits, transactions and
+groups' offsets beside Apache Kafka, replication, start, idle, Spark replay, verifying a store, uploading to one,
+consuming what is cold, Spark beside its own connector.
 
 Owns the command line. Results go to bench-results/ as JSON and as a table.
 """
@@ -25,6 +26,8 @@ SUITES = (
     "testing",
     "replay",
     "commits",
+    "transactions",
+    "offsets",
     "replication",
     "verify",
     "upload",
@@ -42,6 +45,16 @@ def _verification(
 
     folder.mkdir()
     return verification(folder, rounds=rounds, gb=gb, say=say)
+
+
+def _beside_kafka(
+    folder: Path, suites: Collection[str], *, rounds: int, seconds: float, say: scenarios.Say
+) -> dict[str, dict[str, list[scenarios.Run]]]:
+    if not {"transactions", "offsets"}.intersection(suites):
+        return {}
+    from benchmarks.beside_kafka import beside_kafka
+
+    return beside_kafka(folder, suites, rounds=rounds, seconds=seconds, say=say)
 
 
 def _over_tls(
@@ -93,7 +106,7 @@ def main() -> int:
     parser.add_argument("--results", type=Path, default=Path("bench-results"))
     parser.add_argument("--folder", type=Path, help="where the broker's data goes (a temporary folder)")
     options = parser.parse_args()
-    rounds, gb = (3, 0.25) if options.quick else (options.rounds, options.gb)
+    rounds, gb, seconds = (3, 0.25, 2.0) if options.quick else (options.rounds, options.gb, 5.0)
     suites = options.only or SUITES
     folder: Path = options.folder or Path(tempfile.mkdtemp(prefix="tiered-bench-"))
 
@@ -135,8 +148,8 @@ def main() -> int:
         if "commits" in suites:
             from benchmarks import commit_scenarios
 
-            seconds = 2.0 if options.quick else 5.0
             report.commits = commit_scenarios.commits(folder / "commits", rounds=rounds, seconds=seconds, say=say)
+        report.beside_kafka = _beside_kafka(folder / "kafka", suites, rounds=rounds, seconds=seconds, say=say)
         if "replication" in suites:
             from benchmarks.replication import replication
 

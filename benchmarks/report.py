@@ -20,6 +20,7 @@ class Report:
     testing: dict[str, list[float]] = field(default_factory=dict)
     replay: dict[str, dict[str, Any]] = field(default_factory=dict)
     commits: dict[str, dict[str, list[dict[str, float]]]] = field(default_factory=dict)
+    beside_kafka: dict[str, dict[str, list[dict[str, float]]]] = field(default_factory=dict)
     replication: dict[str, dict[str, list[dict[str, float]]]] = field(default_factory=dict)
     verification: dict[str, dict[str, list[dict[str, float]]]] = field(default_factory=dict)
     uploading: dict[str, dict[str, list[dict[str, float]]]] = field(default_factory=dict)
@@ -48,6 +49,7 @@ class Report:
                 variant: statistics.median(run["commits_per_s"] for run in runs) for variant, runs in by_variant.items()
             }
         titled = {
+            "beside Apache Kafka": self.beside_kafka,
             "replication": self.replication,
             "verify": self.verification,
             "upload": self.uploading,
@@ -75,6 +77,7 @@ class Report:
                 "testing": self.testing,
                 "replay": self.replay,
                 "commits": self.commits,
+                "beside_kafka": self.beside_kafka,
                 "replication": self.replication,
                 "verification": self.verification,
                 "uploading": self.uploading,
@@ -125,6 +128,7 @@ class Report:
             entry = medians[f"commits on {database}"]
             slowest = min(entry.values())
             lines += [f"| {database}, {name} | {each:,.0f} | {each / slowest:.1f} |" for name, each in entry.items()]
+        lines += _rows_beside_kafka({each: medians[f"beside Apache Kafka: {each}"] for each in self.beside_kafka})
         if self.replication:
             lines += ["", "| replication | side | MB/s | × | p50 ms | p99 ms |", "|---|---|---:|---:|---:|---:|"]
         for scenario in self.replication:
@@ -147,6 +151,24 @@ class Report:
         for scenario in self.uploading:
             lines += _uploading_rows(scenario, medians[f"upload: {scenario}"])
         return "\n".join(lines)
+
+
+def _rows_beside_kafka(scenarios: dict[str, dict[str, dict[str, float]]]) -> list[str]:
+    """One row for each side; `×` is how many it answers as a multiple of the first side's. Nothing for no scenario."""
+    rows = [
+        "",
+        "| beside Apache Kafka | side | answers/s | × | p50 ms | p99 ms | broker CPU ms |",
+        "|---|---|---:|---:|---:|---:|---:|",
+    ]
+    for scenario, by_side in scenarios.items():
+        first = next(iter(by_side.values()))
+        rows += [
+            f"| {scenario} | {side} | {each['answers_per_s']:,.0f} |"
+            f" {each['answers_per_s'] / first['answers_per_s']:.2f} |"
+            f" {each['p50_ms']:.2f} | {each['p99_ms']:.2f} | {each['broker_cpu_ms']:.2f} |"
+            for side, each in by_side.items()
+        ]
+    return rows if scenarios else []
 
 
 def _speed_and_latency_rows(scenario: str, by_side: dict[str, dict[str, float]]) -> list[str]:

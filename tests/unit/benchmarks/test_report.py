@@ -23,6 +23,12 @@ def report() -> Report:
         commits={
             "SQLite": {name: [{"commits_per_s": rate}] * 3 for name, rate in (("together", 50.0), ("alone", 5.0))}
         },
+        beside_kafka={
+            "transactions": {
+                "kafka": [{"answers_per_s": 200.0, "p50_ms": 5.0, "p99_ms": 9.0, "broker_cpu_ms": 3.0}],
+                "tiered": [{"answers_per_s": 1250.0, "p50_ms": 4.0, "p99_ms": 8.0, "broker_cpu_ms": 1.5}],
+            }
+        },
         replication={
             "produce 1 KiB": {"one": [{"mb_per_s": 100.0}], "three": [{"mb_per_s": 60.0}, {"mb_per_s": 70.0}]},
             "steady": {"one": [{"p50_ms": 1.0, "p99_ms": 2.0}], "three": [{"p50_ms": 3.0, "p99_ms": 4.5}]},
@@ -79,6 +85,7 @@ def test_every_run_is_in_the_file_and_every_scenario_in_the_table(tmp_path: Path
     assert "| 2.00 |" in table
     assert "| Spark replay | 2 rows/s |" in table
     assert "| SQLite, together | 50 | 10.0 |" in table
+    assert "| transactions | tiered | 1,250 | 6.25 | 4.00 | 8.00 | 1.50 |" in table
     assert "| produce 1 KiB | three | 65 | 0.65 |" in table
     assert "| steady | three |  |  | 3.00 | 4.50 |" in table
     assert "| consume cold | tiered | 150 | 0.75 |" in table
