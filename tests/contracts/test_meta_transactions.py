@@ -17,6 +17,7 @@ from tiered.errors import (
 )
 from tiered.ids import TopicId, TopicPartition
 from tiered.meta import transactions
+from tiered.meta.coordinator_slots import tenure_of
 from tiered.meta.engine import Database
 from tiered.meta.group_offsets import WriteOutcome, WritingCoordinator
 from tiered.meta.transactions import TransactionChange
@@ -60,7 +61,8 @@ def decided(now: Transaction, *, commits: bool = True) -> Transaction:
 def write(
     database: Database, by: WritingCoordinator, *steps: tuple[Transaction | None, Transaction], slot: int = 0
 ) -> WriteOutcome:
-    made = [TransactionChange(slot=slot, before=before, after=after) for before, after in steps]
+    tenure = tenure_of(by.slot_epochs[slot])
+    made = [TransactionChange(slot=slot, tenure=tenure, before=before, after=after) for before, after in steps]
     return database.run_sync(lambda conn: transactions.write(conn, made, by))
 
 
@@ -116,6 +118,20 @@ def test_a_coordinator_whose_slot_was_taken_can_decide_nothing_more(database: Da
     assert isinstance(outcome.refused[0], NotCoordinator)
     assert stored(database) == begun(fresh())
     assert not write(database, by, (begun(fresh()), decided(begun(fresh()), commits=False))).refused
+
+
+def test_what_was_read_before_a_slot_went_away_and_came_back_is_no_ground_for_a_transition(database: Database) -> None:
+    """Another holder has added partitions meanwhile, which changes neither the producer nor the state: a decision about
+    those that were known before would leave the others open for ever."""
+    by = take(database)
+    known = replace(begun(fresh()), partitions=frozenset(sorted(PARTITIONS)[:1]))
+    write(database, by, (None, known))
+    write(database, take(database, broker_id=2), (known, begun(fresh())))
+    back = take(database)
+    stale = TransactionChange(slot=0, tenure=tenure_of(by.slot_epochs[0]), before=known, after=decided(known))
+    outcome = database.run_sync(lambda conn: transactions.write(conn, [stale], back))
+    assert isinstance(outcome.refused[0], NotCoordinator)
+    assert stored(database) == begun(fresh())
 
 
 def test_an_epoch_of_the_slot_that_this_broker_has_yet_to_learn_is_told_apart(database: Database) -> None:

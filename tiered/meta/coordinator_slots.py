@@ -30,6 +30,11 @@ TENURE_BITS = 20
 RESLOTTED_AT_ONCE = 1_000
 
 
+def tenure_of(slot_epoch: int) -> int:
+    """The tenure that the epoch is of."""
+    return slot_epoch >> TENURE_BITS
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotRow:
     """A slot and the registration of the broker that holds it."""
@@ -43,7 +48,7 @@ class SlotRow:
     @property
     def tenure(self) -> int:
         """Equal for as long as the slot has not changed hands, not even away and back."""
-        return self.slot_epoch >> TENURE_BITS
+        return tenure_of(self.slot_epoch)
 
     def is_held_by(self, broker_id: int, broker_epoch: int) -> bool:
         return (self.broker_id, self.broker_epoch) == (broker_id, broker_epoch)

@@ -1,9 +1,9 @@
 """Transactions as SQL has them: who the producer of a transactional id is, and what it has open.
 
 Owns `transactional_producer` and `transaction_partition`. A transition is written only while its slot has the epoch
-that the coordinator knows, and the row is what the transition began with (R10). The decision of a transaction moves or
-deletes the offsets that wait for it in the same SQL transaction, and nothing else ever does. Must never decide what may
-follow what: `rules.transactions` does.
+that the coordinator knows, and the row is what the transition began with, read in the same tenure (R10). The decision
+of a transaction moves or deletes the offsets that wait for it in the same SQL transaction, and nothing else ever does.
+Must never decide what may follow what: `rules.transactions` does.
 
 Rows are locked in the order of their ids, after the slots: no two writers ever wait for each other.
 """
@@ -17,6 +17,7 @@ from sqlalchemy import Connection, Select, bindparam, delete, insert, select, te
 from tiered.errors import NotCoordinator, TieredError
 from tiered.ids import TopicId, TopicPartition
 from tiered.meta import coordinator_slots, producer_ids, transaction_offsets
+from tiered.meta.coordinator_slots import tenure_of
 from tiered.meta.group_offsets import WriteOutcome, WritingCoordinator, hold
 from tiered.meta.tables import transaction_commit, transaction_partition, transactional_producer
 from tiered.meta.upserts import insert_for
@@ -38,9 +39,14 @@ _DECIDED = [state.value for state in TransactionState if state.is_decided]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionChange:
-    """What SQL shall have in place of what it has; `before` is None for a transactional id that it does not know."""
+    """What SQL shall have in place of what it has; `before` is None for a transactional id that it does not know.
+
+    `before` was read while the slot had this `tenure`. What another holder has done since shows in no other way: it may
+    have added partitions, and left the producer and the state as they were.
+    """
 
     slot: int
+    tenure: int
     before: Transaction | None
     after: Transaction
 
@@ -76,7 +82,9 @@ def write(conn: Connection, transitions: Sequence[TransactionChange], by: Writin
     refused: dict[int, TieredError] = {}
     written: list[TransactionChange] = []
     for number, each in enumerate(transitions):
-        error = lost_slots.get(each.slot) or _changed(each, stored.get(each.after.transactional_id))
+        error = lost_slots.get(each.slot) or _changed(
+            each, stored.get(each.after.transactional_id), tenure_of(by.slot_epochs[each.slot])
+        )
         if error is None:
             written.append(each)
         else:
@@ -106,7 +114,7 @@ def decide_together(
     commits = commit_key is not None and _is_new_key(conn, commit_key, now_ms)
     wanted = {each.transactional_id: each.producer for each in prepared}
     slots = _slots_of(conn, wanted)
-    epochs = {slot: row.slot_epoch for slot, row in coordinator_slots.lock(conn, set(slots.values())).items()}
+    held = coordinator_slots.lock(conn, set(slots.values()))
     _locked(conn, wanted)
     found = _load_named(conn, wanted)
     exhausted = sum(each.is_exhausted for each in found.values()) if commits else 0
@@ -125,8 +133,9 @@ def decide_together(
         else:
             continue
         if after is not before:
-            changes.append(TransactionChange(slot=slots[name], before=before, after=after))
-    _write(conn, changes, epochs)
+            slot = slots[name]
+            changes.append(TransactionChange(slot=slot, tenure=held[slot].tenure, before=before, after=after))
+    _write(conn, changes, {slot: row.slot_epoch for slot, row in held.items()})
     return commits
 
 
@@ -242,12 +251,12 @@ def _locked(conn: Connection, names: Iterable[str]) -> Mapping[str, Any]:
     return {row.transactional_id: row for row in conn.execute(_LOCKED, {"names": wanted})}
 
 
-def _changed(transition: TransactionChange, row: Any) -> TieredError | None:
-    """Why the transition does not begin with what SQL has."""
+def _changed(transition: TransactionChange, row: Any, tenure: int) -> TieredError | None:
+    """Why the transition does not begin with what SQL has, or what its slot's holder has read in this tenure."""
     before = transition.before
     expected = None if before is None else (before.producer_id, before.producer_epoch, before.state.value)
     stored = None if row is None else (row.producer_id, row.producer_epoch, row.state)
-    if expected == stored:
+    if expected == stored and transition.tenure == tenure:
         return None
     return NotCoordinator(
         f"transactional id {transition.after.transactional_id} was changed by another coordinator: find it again"

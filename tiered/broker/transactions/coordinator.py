@@ -62,6 +62,8 @@ class _TurnState:
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     asking: int = 0
+    tenure: int = -1
+    """That of the slot when the one under way was given the transaction: what it decides counts in no other."""
     completed: asyncio.Event = field(default_factory=asyncio.Event)
     """For those that wait until the last transaction has ended everywhere."""
 
@@ -321,6 +323,7 @@ class TransactionCoordinator:
                 await self._wait_for_end(transactional_id, turn)
             async with turn.lock:
                 self._check_ours(transactional_id)
+                turn.tenure = self._tenure(transactional_id)
                 yield self._known.get(transactional_id) or await self._load(transactional_id)
         finally:
             turn.asking -= 1
@@ -348,6 +351,12 @@ class TransactionCoordinator:
                 f"transactional id {transactional_id} is not coordinated here; find its coordinator again"
             )
 
+    def _tenure(self, transactional_id: str) -> int:
+        """That of its slot, which this broker holds: what is known of another one is forgotten."""
+        tenure = self._slots.tenure(self._slot_of(transactional_id))
+        assert tenure is not None
+        return tenure
+
     async def _load(self, transactional_id: str) -> Transaction | None:
         slot = self._slot_of(transactional_id)
         tenure = self._slots.tenure(slot)
@@ -373,9 +382,9 @@ class TransactionCoordinator:
             return after
         name = after.transactional_id
         slot = self._slot_of(name)
-        tenure = self._slots.tenure(slot)
+        tenure = self._turns[name].tenure
         try:
-            await self._writer.submit(TransactionChange(slot=slot, before=before, after=after))
+            await self._writer.submit(TransactionChange(slot=slot, tenure=tenure, before=before, after=after))
         except BaseException:
             self._read_again(name)
             raise
@@ -407,8 +416,9 @@ class TransactionCoordinator:
         if self._known.get(name) is not decided:
             return  # It is somebody else's now, or is read again.
         after = transaction_state.completed(decided, now_ms=self._context.clock.now_ms())
+        slot, tenure = self._slot_of(name), self._tenure(name)
         try:
-            stored = self._writer.submit(TransactionChange(slot=self._slot_of(name), before=decided, after=after))
+            stored = self._writer.submit(TransactionChange(slot=slot, tenure=tenure, before=decided, after=after))
         except TieredError:
             self._read_again(name)
             return

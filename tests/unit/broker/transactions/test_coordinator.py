@@ -3,7 +3,7 @@ of SQL. On a real catalogue."""
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -36,14 +36,17 @@ from tiered.errors import (
 from tiered.formats.control_record import MarkerType
 from tiered.ids import TopicId, TopicPartition
 from tiered.meta import coordinator_slots, producer_ids, transactions
-from tiered.meta.coordinator_slots import TENURE_BITS, SlotRow
+from tiered.meta.coordinator_slots import TENURE_BITS, SlotRow, tenure_of
 from tiered.meta.engine import Database
 from tiered.meta.tables import coordinator_slot
+from tiered.meta.transactions import TransactionChange
 from tiered.rules.transactions.transaction_state import (
     KEEPS_EPOCH,
+    MAX_PRODUCER_EPOCH,
     RAISES_EPOCH,
     PreparedTransaction,
     ProducerIdAndEpoch,
+    Transaction,
     TransactionState,
 )
 
@@ -425,18 +428,17 @@ async def test_a_decision_whose_asker_went_away_before_it_was_written_is_carried
     await made.until(TransactionState.COMPLETE_COMMIT)
 
 
-async def test_a_decision_that_a_slot_of_another_tenure_has_taken_is_carried_out(made: Transacting) -> None:
-    """The slot went away and came back while the decision waited: what was open then was read before it."""
+async def test_a_decision_that_waited_while_its_slot_went_away_and_came_back_counts_once_it_is_asked_for_again(
+    made: Transacting,
+) -> None:
+    """Whoever held the slot meanwhile may have added partitions."""
     commits, came_back = made.groups.groups.offsets.commits, threading.Event()
     producer, other = await made.begun(), await made.initialized("other")
-    slot = made.groups.groups.slot("payments")
-    assert slot != made.groups.groups.slot("other")
-    rows = await made.groups.database.run(coordinator_slots.load_all)
-    later = replace(rows[slot], slot_epoch=rows[slot].slot_epoch + (1 << TENURE_BITS))
+    later = await _came_back(made)
+    assert later.slot != made.groups.groups.slot("other")
 
     def moved(conn: Connection) -> None:
-        table = coordinator_slot
-        conn.execute(update(table).where(table.c.slot == slot).values(slot_epoch=later.slot_epoch))
+        _put_slot(conn, later)
         came_back.wait()
 
     async with asyncio.TaskGroup() as tasks:
@@ -444,12 +446,93 @@ async def test_a_decision_that_a_slot_of_another_tenure_has_taken_is_carried_out
         await asyncio.sleep(0.01)
         tasks.create_task(made.coordinator.add_partitions("other", other, made.partitions, protocol=KEEPS_EPOCH))
         await asyncio.sleep(0.01)
-        tasks.create_task(made.coordinator.end("payments", producer, commits=True, protocol=KEEPS_EPOCH))
+        ending = asyncio.create_task(made.coordinator.end("payments", producer, commits=True, protocol=KEEPS_EPOCH))
         await asyncio.sleep(0.01)
         made.groups.groups.slots_changed([later])
         await asyncio.sleep(0.01)
         came_back.set()
+    with pytest.raises(NotCoordinator):
+        await ending
+    assert (await made.stored()).state is TransactionState.ONGOING  # type: ignore[union-attr]
+    await made.coordinator.end("payments", producer, commits=True, protocol=KEEPS_EPOCH)
     await made.until(TransactionState.COMPLETE_COMMIT)
+
+
+async def _came_back(made: Transacting, transactional_id: str = "payments") -> SlotRow:
+    """The slot as it is once it has gone to another broker and come back."""
+    rows = await made.groups.database.run(coordinator_slots.load_all)
+    row = rows[made.groups.groups.slot(transactional_id)]
+    return replace(row, slot_epoch=row.slot_epoch + (2 << TENURE_BITS))
+
+
+def _put_slot(conn: Connection, row: SlotRow) -> None:
+    table = coordinator_slot
+    conn.execute(update(table).where(table.c.slot == row.slot).values(slot_epoch=row.slot_epoch))
+
+
+class _Interrupted(Database):
+    """A catalogue with which something happens before the answer to one call comes."""
+
+    of: Callable[..., object] | None = None
+    meanwhile: Callable[[], Awaitable[None]] | None = None
+
+    async def run(self, fn: Callable[[Connection], T], *, deadline_ms: int | None = None, ahead: bool = False) -> T:
+        found = await super().run(fn, deadline_ms=deadline_ms, ahead=ahead)
+        if (meanwhile := _Interrupted.meanwhile) is not None and _Interrupted.of in (None, fn):
+            _Interrupted.meanwhile = _Interrupted.of = None
+            await meanwhile()
+        return found
+
+
+async def test_a_decision_stands_whose_slot_went_away_and_came_back_before_the_answer(tmp_path: Path) -> None:
+    async with transacting(tmp_path, sql=_Interrupted) as made:
+        producer, later = await made.begun(), await _came_back(made)
+
+        async def moved() -> None:
+            await made.groups.database.run(lambda conn: _put_slot(conn, later))
+            made.groups.groups.slots_changed([later])
+
+        _Interrupted.meanwhile = moved
+        await made.coordinator.end("payments", producer, commits=True, protocol=KEEPS_EPOCH)
+        await made.until(TransactionState.COMPLETE_COMMIT)
+        assert {marker.marker.coordinator_epoch for marker, _ in made.leaders.written} == {later.tenure}
+
+
+async def test_what_was_open_before_a_slot_went_away_is_not_decided_after_it_came_back(tmp_path: Path) -> None:
+    """Another broker has added a partition, while this one fetched a producer id: it would get no marker."""
+    async with transacting(tmp_path, sql=_Interrupted) as made:
+        later, some = await _came_back(made), frozenset(made.partitions[:1])
+        opened = Transaction(
+            transactional_id="payments",
+            producer_id=700,
+            producer_epoch=MAX_PRODUCER_EPOCH - 1,
+            timeout_ms=60_000,
+            state=TransactionState.ONGOING,
+            partitions=some,
+            started_at_ms=0,
+            changed_at_ms=0,
+        )
+        producer = opened.told
+        commits = made.groups.groups.offsets.commits
+
+        async def put(before: Transaction | None, after: Transaction, tenure: int) -> None:
+            change = TransactionChange(slot=later.slot, tenure=tenure, before=before, after=after)
+            written = await commits.in_turn(lambda conn, by: transactions.write(conn, [change], by))
+            assert not written.refused
+
+        await put(None, opened, tenure_of(made.groups.groups.slots.epochs[later.slot]))
+
+        async def moved() -> None:
+            await made.groups.database.run(lambda conn: _put_slot(conn, later))
+            made.groups.groups.slots_changed([later])
+            await put(opened, replace(opened, partitions=frozenset(made.partitions)), later.tenure)
+
+        _Interrupted.of, _Interrupted.meanwhile = producer_ids.allocate_block, moved
+        with pytest.raises(NotCoordinator):
+            await made.coordinator.end("payments", producer, commits=True, protocol=RAISES_EPOCH)
+        await made.coordinator.end("payments", producer, commits=True, protocol=RAISES_EPOCH)
+        await made.until(TransactionState.COMPLETE_COMMIT)
+        assert {partition for _, partition in made.leaders.written} == set(made.partitions)
 
 
 async def test_a_completion_whose_answer_was_lost_is_read_again(flaky: Transacting) -> None:

@@ -33,7 +33,7 @@ async def test_a_refusal_for_which_nobody_waits_is_not_reported_as_a_bug(made: T
         state=TransactionState.EMPTY,
         changed_at_ms=0,
     )
-    stored = writer.submit(TransactionChange(slot=0, before=None, after=after))
+    stored = writer.submit(TransactionChange(slot=0, tenure=1, before=None, after=after))
     await writer.stop()
     await asyncio.sleep(0.01)
     assert stored.done()
