@@ -9,8 +9,10 @@ from tests.clients.raw import RawConnection
 from tests.components.transactions.raw_transactions import RawProducer
 from tests.support.topics import create
 from tiered.formats.record_batch import Compression, Record, encode_batch
-from tiered.wire import produce
+from tiered.wire import messages, produce
 
+WRITE_TXN_MARKERS = 27
+INVALID_REQUEST = 42
 INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING = 47, 48, 49
 TRANSACTIONAL_ID_AUTHORIZATION_FAILED, TRANSACTION_ABORTABLE = 53, 120
 VERIFY_ONLY, ADDS = 11, 12
@@ -166,6 +168,34 @@ def test_the_next_transaction_needs_the_coordinators_word_again(broker: BrokerPr
         assert late.error_code == INVALID_PRODUCER_EPOCH
         assert later.produce(connection, topic, {0: later.batch()}, version=ADDS)[0].error_code == 0
         assert later.partitions() == {topic: {0}}
+
+
+def test_a_marker_with_an_epoch_that_no_coordinator_has_had_keeps_no_later_one_out(broker: BrokerProcess) -> None:
+    topic = create(broker, "too-high")
+    make = messages.request(WRITE_TXN_MARKERS, 1)
+    with RawConnection(broker) as connection:
+        producer = RawProducer.begin(connection, topic)
+
+        def mark(coordinator_epoch: int) -> int:
+            marker = make.WritableTxnMarker(
+                producer_id=producer.producer_id,
+                producer_epoch=producer.producer_epoch,
+                transaction_result=False,
+                topics=[make.WritableTxnMarkerTopic(name=topic, partition_indexes=[0])],
+                coordinator_epoch=coordinator_epoch,
+            )
+            answer = connection.ask(WRITE_TXN_MARKERS, 1, make.WriteTxnMarkersRequest(markers=[marker]))
+            return int(answer.markers[0].topics[0].partitions[0].error_code)
+
+        producer.produce(connection, topic, {0: producer.batch()}, version=ADDS)
+        assert mark(2**31 - 1) == INVALID_REQUEST
+        assert end_offset(connection, topic) == 1
+        assert mark(0) == 0, "as Kafka's tool does where none is on record"
+        producer = producer.end(commits=False)
+        producer.produce(connection, topic, {0: producer.batch()}, version=ADDS)
+        producer.end(commits=True)
+        RawProducer.begin(connection, topic)  # Answered when the last transaction is complete.
+        assert end_offset(connection, topic) == 5, "each transaction has its markers"
 
 
 def test_verification_can_be_switched_off_for_producers_that_add_partitions_themselves(

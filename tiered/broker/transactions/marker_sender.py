@@ -17,7 +17,6 @@ from tiered.errors import (
     ShuttingDown,
     StaleProducerEpoch,
     TieredError,
-    TransactionCoordinatorFenced,
 )
 from tiered.formats.control_record import MarkerType, TransactionMarker
 from tiered.ids import TopicPartition
@@ -258,23 +257,21 @@ class MarkerSender:
     def _told(self, delivery: _DeliveryState, partitions: Sequence[TopicPartition], outcome: Outcomes) -> None:
         if not self._is_current(delivery):
             return
-        name = delivery.transaction.transactional_id
         again: list[TopicPartition] = []
         why: TieredError | None = None
         for partition in partitions:
             error = outcome.get(partition)
             if error is None:
                 delivery.left.discard(partition)
-            elif isinstance(error, TransactionCoordinatorFenced):
-                log.info("%s is coordinated by another broker now: %s", name, error)
-                del self._deliveries[name]
-                return
             elif isinstance(error, StaleProducerEpoch):
                 # The producer has written there under a later epoch, which only an ended transaction allows.
+                name = delivery.transaction.transactional_id
                 log.info("%s: partition %d needs no marker: %s", name, partition.partition, error)
                 delivery.left.discard(partition)
             else:
-                again.append(partition)  # Where the topic is gone, the next look at the image tells.
+                # Where the topic is gone, the next look at the image tells; where another broker coordinates it now,
+                # the slots do.
+                again.append(partition)
                 why = error
         if again:
             self._again(delivery, again, why)

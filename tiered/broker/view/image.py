@@ -59,6 +59,11 @@ class ClusterImage:
         """The coordinators of the slots."""
         return MappingProxyType(self._slots)
 
+    @property
+    def newest_tenure(self) -> int:
+        """The highest of all coordinators' epochs; 0 while there is none."""
+        return max((row.tenure for row in self._slots.values()), default=0)
+
     def row(self, topic_partition: TopicPartition) -> PartitionRow | None:
         return self._rows.get(topic_partition)
 

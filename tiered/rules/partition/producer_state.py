@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from tiered.errors import (
+    InvalidRequest,
     InvalidTransactionState,
     OutOfOrderSequence,
     StaleProducerEpoch,
@@ -110,6 +111,21 @@ def check_transaction(entry: ProducerEntry | None, header: BatchHeader, *, is_ve
         raise InvalidTransactionState(
             f"producer {header.producer_id} has a transaction open here since offset "
             f"{entry.current_transaction_first_offset}, and this batch is not of it; end the transaction first"
+        )
+
+
+def check_marker(marker: TransactionMarker, producer: ProducerIdAndEpoch, *, newest_tenure: int) -> None:
+    """Returns when somebody may have sent the marker who knows of what it ends.
+
+    An administrator names the coordinator epoch that is on record, or 0. One above `newest_tenure`, the highest of all
+    coordinators, would keep the marker out by which the transaction is really decided. Raises InvalidRequest.
+    """
+    if producer.producer_id < 0 or producer.producer_epoch < 0:
+        raise InvalidRequest(f"no producer has the id {producer.producer_id} and the epoch {producer.producer_epoch}")
+    if not -1 <= marker.coordinator_epoch <= newest_tenure:
+        raise InvalidRequest(
+            f"no coordinator has had the epoch {marker.coordinator_epoch}, the newest one has {newest_tenure}: take "
+            "what describing the partition's producers tells, or 0"
         )
 
 

@@ -206,6 +206,10 @@ async def test_what_a_leader_refuses_because_of_a_newer_coordinator_is_left_to_t
     await asyncio.sleep(0.3)
     assert (await made.stored()).state is TransactionState.PREPARE_COMMIT  # type: ignore[union-attr]
     assert made.leaders.written == []
+    assert made.coordinator.undelivered_count == len(made.partitions), "for as long as its slot is here"
+    later = await _came_back(made)
+    made.groups.groups.slots_changed([replace(later, broker_id=9)])
+    assert made.coordinator.undelivered_count == 0
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1, 900_001])

@@ -4,10 +4,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tiered.errors import OutOfOrderSequence, StaleProducerEpoch
+from tiered.errors import InvalidRequest, OutOfOrderSequence, StaleProducerEpoch
+from tiered.formats.control_record import MarkerType, TransactionMarker
 from tiered.formats.producer_snapshot import ProducerEntry
 from tiered.formats.record_batch import BatchHeader
-from tiered.rules.partition.producer_state import Accept, Duplicate, apply, check, is_expired, next_sequence
+from tiered.rules.partition.producer_state import (
+    Accept,
+    Duplicate,
+    apply,
+    check,
+    check_marker,
+    is_expired,
+    next_sequence,
+)
+from tiered.rules.transactions.transaction_state import ProducerIdAndEpoch
 
 LAST_SEQUENCE = 2**31 - 1
 
@@ -124,6 +134,24 @@ def test_a_marker_of_a_newer_epoch_fences_the_old_one_and_starts_at_zero() -> No
         check(entry, header(3, epoch=1))
     with pytest.raises(StaleProducerEpoch):
         check(entry, header(3))
+
+
+@pytest.mark.parametrize(
+    ("producer_id", "producer_epoch", "coordinator_epoch"),
+    [(-1, 0, 0), (7, -1, 0), (7, 0, -2), (7, 0, 6), (7, 0, 2**31 - 1)],
+)
+def test_a_marker_that_no_coordinator_can_have_sent_is_refused(
+    producer_id: int, producer_epoch: int, coordinator_epoch: int
+) -> None:
+    marker = TransactionMarker(type=MarkerType.ABORT, coordinator_epoch=coordinator_epoch)
+    with pytest.raises(InvalidRequest):
+        check_marker(marker, ProducerIdAndEpoch(producer_id, producer_epoch), newest_tenure=5)
+
+
+@pytest.mark.parametrize("coordinator_epoch", [-1, 0, 4, 5])
+def test_a_marker_of_any_coordinator_or_tool_is_not(coordinator_epoch: int) -> None:
+    marker = TransactionMarker(type=MarkerType.ABORT, coordinator_epoch=coordinator_epoch)
+    check_marker(marker, ProducerIdAndEpoch(0, 0), newest_tenure=5)
 
 
 def test_an_open_transaction_never_expires() -> None:

@@ -1,8 +1,10 @@
 """WriteTxnMarkers (key 27), versions 1 and 2: the ends of transactions, for the partitions that this broker leads.
 
 Asked by coordinators, and by administrators who end a transaction that hangs. Each partition succeeds or fails for
-itself; success means that the marker is committed. Version 2 says by `transaction_version` whether each transaction has
-an epoch of its own (2), so that a late marker cannot end a later one.
+itself; success means that the marker is committed. A marker of a producer that cannot be, or with a coordinator epoch
+above every coordinator's, is refused with INVALID_REQUEST: Kafka takes it, and then refuses the real coordinator's.
+Version 2 says by `transaction_version` whether each transaction has an epoch of its own (2), so that a late marker
+cannot end a later one.
 """
 
 from collections.abc import Callable, Iterable
@@ -12,6 +14,7 @@ from tiered.broker.transactions.broker_channel import ProducersMarker
 from tiered.errors import ClusterNotAuthorized, TieredError
 from tiered.formats.control_record import MarkerType, TransactionMarker
 from tiered.ids import TopicPartition
+from tiered.rules.partition.producer_state import check_marker
 from tiered.rules.security.acl import Operation
 from tiered.rules.transactions.transaction_state import RAISES_EPOCH, ProducerIdAndEpoch
 from tiered.server.kafka.audited import AuditEntry, codes_of, summed
@@ -30,7 +33,8 @@ async def handle(context: Context, request: "Request", reply: "Reply") -> "Respo
     except ClusterNotAuthorized as error:
         refused = error_code(error)
         return _response(reply, request, lambda _number, _key: refused)
-    found = [_partitions(context, marker) for marker in request.markers]
+    newest_tenure = context.broker.image.newest_tenure
+    found = [_partitions(context, marker, newest_tenure) for marker in request.markers]
     outcomes = await context.broker.marker_writer.write(
         [_marker(marker, named) for marker, (named, _) in zip(request.markers, found, strict=True)]
     )
@@ -46,14 +50,15 @@ async def handle(context: Context, request: "Request", reply: "Reply") -> "Respo
 
 
 def _partitions(
-    context: Context, marker: "WritableTxnMarker"
+    context: Context, marker: "WritableTxnMarker", newest_tenure: int
 ) -> tuple[dict[tuple[str, int], TopicPartition], dict[tuple[str, int], int]]:
-    """Those there are, by name and number, and the codes of the others."""
+    """Those that may get it, by name and number, and the codes of the others."""
     named: dict[tuple[str, int], TopicPartition] = {}
     unknown: dict[tuple[str, int], int] = {}
     for topic in marker.topics:
         keys = [(topic.name, number) for number in topic.partition_indexes]
         try:
+            check_marker(_said(marker), _producer(marker), newest_tenure=newest_tenure)
             topic_id = context.broker.topics.by_name(topic.name).topic_id
             named |= {key: TopicPartition(topic_id, key[1]) for key in keys}
         except TieredError as error:
@@ -63,14 +68,22 @@ def _partitions(
 
 def _marker(marker: "WritableTxnMarker", found: dict[tuple[str, int], TopicPartition]) -> ProducersMarker:
     return ProducersMarker(
-        marker=TransactionMarker(
-            type=MarkerType.COMMIT if marker.transaction_result else MarkerType.ABORT,
-            coordinator_epoch=marker.coordinator_epoch,
-        ),
-        producer=ProducerIdAndEpoch(marker.producer_id, marker.producer_epoch),
+        marker=_said(marker),
+        producer=_producer(marker),
         raises_epoch=getattr(marker, "transaction_version", 0) >= RAISES_EPOCH,
         partitions=tuple(found.values()),
     )
+
+
+def _said(marker: "WritableTxnMarker") -> TransactionMarker:
+    return TransactionMarker(
+        type=MarkerType.COMMIT if marker.transaction_result else MarkerType.ABORT,
+        coordinator_epoch=marker.coordinator_epoch,
+    )
+
+
+def _producer(marker: "WritableTxnMarker") -> ProducerIdAndEpoch:
+    return ProducerIdAndEpoch(marker.producer_id, marker.producer_epoch)
 
 
 def _response(reply: "Reply", request: "Request", code: Callable[[int, tuple[str, int]], int]) -> "Response":
