@@ -96,7 +96,7 @@ class ClassicRebalance:
                 generation=self.generation,
                 protocol_name=self.protocol_name,
                 leader=roster.leader,
-                members=list(roster.members.values()),
+                members=roster.members.values(),
             )
         self._coordinator.offsets.note_group(
             self._group_id,

@@ -11,8 +11,8 @@ anything else is read or written, which waits for the old transaction and ends i
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from sqlalchemy import Connection
@@ -22,6 +22,7 @@ from tiered.broker.context import BrokerContext
 from tiered.broker.groups.checkpoints import GroupCheckpointWriter
 from tiered.broker.groups.offsets_topic import OffsetsTopic
 from tiered.broker.groups.slots import HeldSlots
+from tiered.broker.groups.stored_members import Encode
 from tiered.errors import (
     CoordinatorNotAvailable,
     MetadataOutcomeUnknown,
@@ -40,8 +41,10 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 MAX_BATCH_ENTRIES = 5_000
-MAX_BATCH_MEMBERS_BYTES = 8 << 20
-"""Of groups' members. Commits share the transaction and its deadline."""
+MAX_ENCODING_MS = 100.0
+"""Of groups' members for one batch. Commits wait for that, and share the transaction and its deadline."""
+PAUSE_PER_ENCODING = 10
+"""So many times as long as encoding members took, none are encoded: a tenth of one thread's time at most."""
 MAX_WAITING_ENTRIES = 100_000
 MAX_WAITING_CHARS = 32 << 20
 """Of metadata, which clients may fill as they like."""
@@ -64,6 +67,18 @@ class _WaitingState:
     def __post_init__(self) -> None:
         self.chars = sum(len(entry.metadata) for entry in self.commit.entries)
         self.done.add_done_callback(retrieve)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DueGroup:
+    """A group's row on its way to SQL. Members are encoded when it is written, and not when it changes."""
+
+    row: GroupRow
+    encode_members: Encode | None
+
+    def encoded(self) -> GroupRow:
+        """Takes long where there are many members."""
+        return self.row if self.encode_members is None else replace(self.row, members=self.encode_members())
 
 
 class OffsetCommits:
@@ -89,8 +104,10 @@ class OffsetCommits:
         self._waiting_entries = 0
         self._waiting_chars = 0
         self._last: dict[str, asyncio.Future[None]] = {}
-        self._changed: dict[str, GroupRow] = {}
-        self._being_written: Mapping[str, GroupRow] = {}
+        self._changed: dict[str, DueGroup] = {}
+        self._being_written: Mapping[str, DueGroup] = {}
+        self._in_pause = False
+        """Nothing is encoded: see PAUSE_PER_ENCODING."""
         self._commit_number = 0
         self._worker = Worker()
         self._stopped = False
@@ -110,7 +127,7 @@ class OffsetCommits:
             async with asyncio.timeout(LAST_WORDS_MS / 1000.0), self._turn:
                 while self._waiting or self._changed:
                     try:
-                        await self._write_batch()
+                        await self._write_batch(at_once=True)
                     except INDIGESTIBLE:
                         log.exception("at shutdown: something of groups' state cannot be stored")
         except TimeoutError:
@@ -138,7 +155,7 @@ class OffsetCommits:
         Raises CoordinatorNotAvailable.
         """
         async with self._turn:
-            await self._write_what_waits()
+            await self._write_what_waits(at_once=True)
             await self._settle()
             return await self._run(
                 lambda conn: coordinator_slots.hand_over(
@@ -177,12 +194,13 @@ class OffsetCommits:
         stored.add_done_callback(retrieve)
         return stored
 
-    def changed(self, group: GroupRow) -> None:
-        """The group's row is due: it is written with the next batch, and again until SQL takes it."""
-        self._changed[group.group_id] = group
+    def changed(self, group: GroupRow, encode_members: Encode | None = None) -> None:
+        """The group's row is due, with these members: it is written with the next batch (after a pause, where encoding
+        members took long), and again until SQL takes it."""
+        self._changed[group.group_id] = DueGroup(row=group, encode_members=encode_members)
         self._something.set()
 
-    def due(self, group_id: str) -> GroupRow | None:
+    def due(self, group_id: str) -> DueGroup | None:
         """The group's row where SQL does not have it yet, for all this broker knows."""
         return self._changed.get(group_id) or self._being_written.get(group_id)
 
@@ -191,7 +209,7 @@ class OffsetCommits:
 
         Raises CoordinatorNotAvailable or NotCoordinator.
         """
-        due: GroupRow | None = None
+        due: DueGroup | None = None
 
         def look() -> None:
             nonlocal due
@@ -224,7 +242,8 @@ class OffsetCommits:
         decides by what is true then, and may raise. Raises CoordinatorNotAvailable or NotCoordinator.
         """
         async with self._turn:
-            # A group's row that is still due would bring back what `change` deletes.
+            # A group's row that is still due would bring back what `change` deletes; for those in their pause, see
+            # `remove_group`.
             await self._write_what_waits()
             await self._settle()
             if check is not None:
@@ -269,14 +288,17 @@ class OffsetCommits:
                     # A tick boundary: one commit that SQL cannot digest must not end all others.
                     log.exception("a batch of offset commits failed in an unforeseen way")
 
-    async def _write_what_waits(self) -> None:
-        """Returns when all commits and groups' states before now are written. Needs the turn."""
+    async def _write_what_waits(self, *, at_once: bool = False) -> None:
+        """Returns when all commits before now are written, and groups' states (those in their pause only `at_once`).
+        Needs the turn."""
         last = self._waiting[-1].done if self._waiting else None
-        due = list(self._changed.values())
-        while (last is not None and not last.done()) or any(self._changed.get(row.group_id) is row for row in due):
-            await self._write_batch()
+        due = [each for each in self._changed.values() if at_once or each.encode_members is None]
+        while (last is not None and not last.done()) or any(
+            self._changed.get(each.row.group_id) is each for each in due
+        ):
+            await self._write_batch(at_once=at_once)
 
-    async def _write_batch(self) -> None:
+    async def _write_batch(self, *, at_once: bool = False) -> None:
         """Writes one batch and answers its commits. Needs the turn. Raises what groups' states met."""
         unsettled: TieredError | None = None
         try:
@@ -284,7 +306,7 @@ class OffsetCommits:
         except TieredError as error:
             unsettled = error
         # Slots may be lost as long as something is awaited: what is taken now is written under today's epochs.
-        batch, changed = self._take_batch()
+        batch, changed = self._take_batch(at_once=at_once)
         if not batch and not changed:
             return
         self._being_written = changed
@@ -293,7 +315,8 @@ class OffsetCommits:
         try:
             if unsettled is not None:
                 raise unsettled
-            written = await self._run(lambda conn: transaction_offsets.write(conn, commits, list(changed.values()), by))
+            rows = await self._encoded(changed)
+            written = await self._run(lambda conn: transaction_offsets.write(conn, commits, rows, by))
         except TieredError as error:
             self._give_back(self._being_written)
             for waiting in batch:
@@ -316,13 +339,41 @@ class OffsetCommits:
                     fail(waiting.done, error_of_one)
                 elif not waiting.done.done():
                     waiting.done.set_result(None)
-            written_slots = {*(each.slot for each in commits), *(each.slot for each in changed.values())}
-            self._slots_changed(written_slots)
+            self._slots_changed({*(each.slot for each in commits), *(each.slot for each in rows)})
         finally:
             self._being_written = {}
 
-    def _take_batch(self) -> tuple[list[_WaitingState], dict[str, GroupRow]]:
-        changed: dict[str, GroupRow] = {}
+    async def _encoded(self, changed: Mapping[str, DueGroup]) -> list[GroupRow]:
+        """The rows, with their members where these are encoded in time; the others are due again. Begins a pause."""
+        rows = [each.row for each in changed.values() if each.encode_members is None]
+        if len(rows) == len(changed):
+            return rows
+        clock = self._context.clock
+        began_ms = clock.monotonic_ms()
+
+        def encode() -> Iterator[GroupRow]:
+            for each in changed.values():
+                if each.encode_members is not None:
+                    yield each.encoded()
+                    if clock.monotonic_ms() - began_ms > MAX_ENCODING_MS:
+                        return
+
+        rows += await asyncio.to_thread(lambda: list(encode()))
+        self._in_pause = True
+        took_ms = clock.monotonic_ms() - began_ms
+        asyncio.get_running_loop().call_later(PAUSE_PER_ENCODING * took_ms / 1000.0, self._end_pause)
+        taken = {each.group_id for each in rows}
+        late = {group_id: each for group_id, each in self._being_written.items() if group_id not in taken}
+        self._changed = {**late, **self._changed}
+        return rows
+
+    def _end_pause(self) -> None:
+        self._in_pause = False
+        self._something.set()
+
+    def _take_batch(self, *, at_once: bool) -> tuple[list[_WaitingState], dict[str, DueGroup]]:
+        changed: dict[str, DueGroup] = {}
+        in_pause = self._in_pause and not at_once
         if self._one_by_one and self._changed:
             changed = dict([self._changed.popitem()])
             batch = []
@@ -330,8 +381,8 @@ class OffsetCommits:
             batch = self._take_commits(1 if self._one_by_one else MAX_BATCH_ENTRIES)
             # A group's new generation ends the right of the commits before it: they go first.
             if not self._waiting:
-                changed = self._take_changed()
-        if not self._waiting and not self._changed:
+                changed = self._take_changed(in_pause=in_pause)
+        if not self._waiting and (not self._changed or (in_pause and not self._one_by_one)):
             self._something.clear()
             self._one_by_one = False
         return batch, changed
@@ -348,19 +399,15 @@ class OffsetCommits:
         self._waiting_entries -= entries
         return batch
 
-    def _take_changed(self) -> dict[str, GroupRow]:
-        """The groups that wait longest, with so many bytes of members together; one in any case."""
-        taken: dict[str, GroupRow] = {}
-        size_bytes = 0
-        for group_id, row in self._changed.items():
-            size_bytes += len(row.members or b"")
-            if taken and size_bytes > MAX_BATCH_MEMBERS_BYTES:
-                break
-            taken[group_id] = row
-        self._changed = {group_id: row for group_id, row in self._changed.items() if group_id not in taken}
+    def _take_changed(self, *, in_pause: bool) -> dict[str, DueGroup]:
+        """All groups; in a pause, those without members."""
+        taken = {
+            group_id: each for group_id, each in self._changed.items() if each.encode_members is None or not in_pause
+        }
+        self._changed = {group_id: each for group_id, each in self._changed.items() if group_id not in taken}
         return taken
 
-    def _give_back(self, changed: Mapping[str, GroupRow]) -> None:
+    def _give_back(self, changed: Mapping[str, DueGroup]) -> None:
         """They are written with the next commits, or else after a while."""
         self._changed = {**changed, **self._changed}
         if self._changed:
@@ -424,8 +471,8 @@ class OffsetCommits:
             del self._last[group_id]
 
 
-def _of_others(rows: Mapping[str, GroupRow], slots: Collection[int]) -> dict[str, GroupRow]:
-    return {group_id: row for group_id, row in rows.items() if row.slot not in slots}
+def _of_others(due: Mapping[str, DueGroup], slots: Collection[int]) -> dict[str, DueGroup]:
+    return {group_id: each for group_id, each in due.items() if each.row.slot not in slots}
 
 
 def fail(done: "asyncio.Future[None]", error: TieredError) -> None:

@@ -18,6 +18,7 @@ from tiered.broker.context import BrokerContext
 from tiered.broker.groups.commit_writer import OffsetCommits
 from tiered.broker.groups.offset_expiry import OffsetExpiry
 from tiered.broker.groups.slots import HeldSlots
+from tiered.broker.groups.stored_members import Encode
 from tiered.broker.groups.values import Fence, GroupKind
 from tiered.errors import CoordinatorNotAvailable, InvalidRequest, MetadataUnavailable, NotCoordinator, Throttled
 from tiered.ids import TopicId, TopicPartition
@@ -181,7 +182,7 @@ class CommittedOffsets:
         """The group as SQL has it, or is about to have it. Raises CoordinatorNotAvailable."""
         await self.commits.settled(group_id)
         due = self.commits.due(group_id)
-        return due or await self._read(lambda conn: groups.load(conn, group_id))
+        return due.encoded() if due else await self._read(lambda conn: groups.load(conn, group_id))
 
     async def list_groups(self) -> list[GroupRow]:
         """Every group of this broker's slots that has a row. Raises CoordinatorNotAvailable."""
@@ -203,7 +204,7 @@ class CommittedOffsets:
         protocol_type: str,
         generation: int,
         is_empty: bool,
-        members: bytes | None = None,
+        members: Encode | None = None,
     ) -> None:
         """Marks the group's row as due; it is written along with the next batch. Waits for nothing."""
         self.commits.changed(
@@ -214,8 +215,8 @@ class CommittedOffsets:
                 protocol_type=protocol_type,
                 generation=generation,
                 empty_since_ms=self._context.clock.now_ms() if is_empty else None,
-                members=members,
-            )
+            ),
+            members,
         )
 
     async def delete_group(self, group_id: str, *, check: Callable[[], None] | None = None) -> None:

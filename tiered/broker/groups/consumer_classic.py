@@ -7,6 +7,7 @@ tells them to join again when that changes. Must never await anything.
 
 from dataclasses import replace
 
+from tiered.broker.groups import stored_members
 from tiered.broker.groups.classic_member import new_member_id
 from tiered.broker.groups.consumer_group import ConsumerGroup
 from tiered.broker.groups.surroundings import Surroundings
@@ -58,7 +59,7 @@ def join(coordinator: Surroundings, group: ConsumerGroup, request: JoinRequest) 
     # It has to fetch its assignment within its rebalance time-out.
     group.timers.met(after.member_id)
     group.timers.expect(after.member_id, after.epoch, request.rebalance_timeout_ms)
-    group.note()
+    group.note(has_changed=stored_members.is_other(member, after))
     return JoinResult(
         generation=after.epoch,
         protocol_type=consumer_protocol.PROTOCOL_TYPE,

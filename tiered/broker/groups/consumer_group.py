@@ -169,7 +169,7 @@ class ConsumerGroup:
         after = self.state.reconcile(member.member_id, heartbeat.owned, is_certain=is_certain)
         self.timers.touch(after.member_id, self._config.consumer_session_timeout_ms)
         self._watch(after)
-        self.note(has_changed=before is None or _is_other(before, after))
+        self.note(has_changed=before is None or stored_members.is_other(before, after))
         is_news = (
             heartbeat.is_full
             or before is None
@@ -445,14 +445,9 @@ class ConsumerGroup:
         self._coordinator.memory.take(-self._taken_bytes)
 
 
-def _is_other(before: Member, after: Member) -> bool:
-    """Whether the next coordinator would have to know: not for a mere sign of life."""
-    return replace(after, unconfirmed=before.unconfirmed) != before
-
-
 def _cost_bytes(member: Member) -> int:
     ids = len(member.member_id) + len(member.instance_id or "") + len(member.rack or "")
-    names = sum(len(name) + _NAME_BYTES for name in member.topics)
+    names = len("".join(member.topics)) + _NAME_BYTES * len(member.topics)
     offered = member.classic.protocols if member.classic is not None else ()
     protocols = sum(PROTOCOL_BYTES + len(name) + len(metadata) for name, metadata in offered)
     return MEMBER_BYTES + ids + names + len(member.pattern.text) + protocols

@@ -281,7 +281,7 @@ class GroupCoordinator:
     async def _load(self, group_id: str) -> Group | None:
         tenure = self.slots.tenure(self.slot(group_id))
         stored = await self.offsets.load_group(group_id)
-        kept = None if stored is None else stored_members.read(stored)
+        kept = None if stored is None else await stored_members.read(stored)
         patterns = stored_members.patterns(kept)
         async with self.consumer.knowing(patterns):
             self.check_ours(group_id)

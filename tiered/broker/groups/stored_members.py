@@ -1,11 +1,14 @@
 """What SQL keeps of a stable group's members, and the way back.
 
 Owns the bound on its size, and what a group is worth whose bytes cannot be read: it is empty, and its members join
-anew. Must never keep or change a group: the two kinds of groups do.
+anew. Must never keep or change a group: the two kinds of groups do. Bytes are made and read on a thread, because it
+takes long; what they are made of cannot change meanwhile.
 """
 
+import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from tiered.broker.groups.classic_member import ClassicMember
 from tiered.broker.groups.patterns import compiled
@@ -27,7 +30,8 @@ from tiered.formats.group_members import (
 )
 from tiered.ids import TopicId
 from tiered.meta.groups import GroupRow
-from tiered.rules.groups.consumer_group import ConsumerGroupState
+from tiered.rules.groups.assignors import NO_PARTITIONS
+from tiered.rules.groups.consumer_group import ConsumerGroupState, hash_of
 from tiered.rules.groups.consumer_member import NO_PATTERN, ClassicFacts, Member, Pattern
 from tiered.rules.security.principal import Principal
 
@@ -35,21 +39,24 @@ log = logging.getLogger(__name__)
 
 KeptGroup = KeptClassicGroup | KeptConsumerGroup
 
-MAX_BYTES = 4 << 20
-"""Before packing, by what clients can make large: it is made and read in one go. A thousand consumers take a tenth."""
-_MEMBER_BYTES, _NAME_BYTES, _PARTITION_BYTES = 500, 10, 8
+MAX_BYTES = 2 << 20
+"""Before packing. Of a thousand consumers each may have twenty topics."""
+_MEMBER_BYTES, _TOPIC_BYTES, _PARTITION_BYTES, _TEXT_BYTES = 400, 70, 8, 3
+_ESCAPED_BYTES = 12
+"""JSON's longest form of a character that ASCII has not, or does not print."""
 
 
-def read(stored: GroupRow) -> KeptGroup | None:
+Encode = Callable[[], bytes | None]
+"""Makes the bytes of a group's members as they were at one moment; None (which is logged) where they are too many."""
+
+
+async def read(stored: GroupRow) -> KeptGroup | None:
     """The group's members; None where it has none that are stored, or (which is logged) none that can be read."""
     if stored.members is None:
         return None
     try:
-        found = (
-            decode_consumer_group(stored.members)
-            if stored.kind == GroupKind.CONSUMER
-            else decode_classic_group(stored.members)
-        )
+        decode = decode_consumer_group if stored.kind == GroupKind.CONSUMER else decode_classic_group
+        found: KeptGroup = await asyncio.to_thread(decode, stored.members)
         number = found.epoch if isinstance(found, KeptConsumerGroup) else found.generation
         if number != stored.generation:
             # An older version of this program, which knows nothing of members, has gone on with the group.
@@ -73,24 +80,25 @@ def patterns(kept: KeptGroup | None) -> frozenset[Pattern]:
 
 
 def of_classic(
-    group_id: str, *, generation: int, protocol_name: str, leader: str, members: Sequence[ClassicMember]
-) -> bytes | None:
-    """The bytes for SQL; None where they would be too many."""
-    size_bytes = sum(
-        _MEMBER_BYTES + len(member.assignment) + sum(len(each.metadata) + _MEMBER_BYTES for each in member.protocols)
-        for member in members
+    group_id: str, *, generation: int, protocol_name: str, leader: str, members: Iterable[ClassicMember]
+) -> Encode:
+    """What SQL is to get."""
+    kept = KeptClassicGroup(
+        generation=generation, protocol_name=protocol_name, leader=leader, members=tuple(map(_kept_classic, members))
     )
-    return _encoded(
-        group_id,
-        size_bytes,
-        lambda: encode_classic_group(
-            KeptClassicGroup(
-                generation=generation,
-                protocol_name=protocol_name,
-                leader=leader,
-                members=tuple(_kept_classic(member) for member in members),
-            )
-        ),
+
+    def encode() -> bytes | None:
+        return encode_classic_group(kept) if _are_within_bound(group_id, map(_classic_bytes, kept.members)) else None
+
+    return encode
+
+
+def _classic_bytes(member: KeptClassicMember) -> int:
+    return (
+        _MEMBER_BYTES
+        + sum(map(_text_bytes, (member.member_id, member.instance_id, member.client_id, member.client_host)))
+        + _binary_bytes(member.assignment)
+        + _protocols_bytes((each.name, each.metadata) for each in member.protocols)
     )
 
 
@@ -127,26 +135,47 @@ def join_request(stored: GroupRow, member: KeptClassicMember) -> JoinRequest:
 # KIP-848 groups
 
 
-def of_consumer(group_id: str, state: ConsumerGroupState) -> bytes | None:
-    """The bytes for SQL; None where they would be too many."""
-    size_bytes = 0
-    for member in state:
-        size_bytes += _MEMBER_BYTES + sum(len(name) + _NAME_BYTES for name in member.topics)
-        size_bytes += sum(_PARTITION_BYTES * len(held) + _MEMBER_BYTES for held in member.assigned.values())
-        if member.classic is not None:
-            size_bytes += sum(len(metadata) + _MEMBER_BYTES for _, metadata in member.classic.protocols)
-    return _encoded(
-        group_id,
-        size_bytes,
-        lambda: encode_consumer_group(
+def of_consumer(group_id: str, state: ConsumerGroupState) -> Encode:
+    """What SQL is to get."""
+    epoch, assignor, subscribed, members = state.epoch, state.assignor, state.subscribed, tuple(state)
+
+    def encode() -> bytes | None:
+        if not _are_within_bound(group_id, map(_consumer_bytes, members)):
+            return None
+        return encode_consumer_group(
             KeptConsumerGroup(
-                epoch=state.epoch,
-                assignor=state.assignor,
-                topics_hash=state.topics_hash,
-                members=tuple(_kept_member(member) for member in state),
+                epoch=epoch,
+                assignor=assignor,
+                topics_hash=hash_of(subscribed),
+                members=tuple(map(_kept_member, members)),
             )
-        ),
+        )
+
+    return encode
+
+
+def _consumer_bytes(member: Member) -> int:
+    ids = (member.member_id, member.instance_id, member.rack, member.client_id, member.client_host, member.pattern.text)
+    names = "".join(member.topics)  # in one go: there may be thousands
+    classic = () if member.classic is None else member.classic.protocols
+    return (
+        _MEMBER_BYTES
+        + sum(map(_text_bytes, ids))
+        + _text_bytes(names)
+        + _TEXT_BYTES * len(member.topics)
+        + sum(_TOPIC_BYTES + _PARTITION_BYTES * len(held) for held in member.assigned.values())
+        + _protocols_bytes(classic)
     )
+
+
+def is_other(before: Member, after: Member) -> bool:
+    """Whether the next coordinator would have to know: not for a mere sign of life."""
+    return _stored_of(before) != _stored_of(after)
+
+
+def _stored_of(member: Member) -> Member:
+    classic = None if member.classic is None else replace(member.classic, must_sync=False)
+    return replace(member, unconfirmed=NO_PARTITIONS, classic=classic)
 
 
 def _kept_member(member: Member) -> KeptConsumerMember:
@@ -231,11 +260,30 @@ def _kept_protocols(protocols: Iterable[tuple[str, bytes]]) -> tuple[KeptProtoco
     return tuple(KeptProtocol(name=name, metadata=metadata) for name, metadata in protocols)
 
 
-def _encoded(group_id: str, size_bytes: int, encode: Callable[[], bytes]) -> bytes | None:
-    try:
-        if size_bytes <= MAX_BYTES:
-            return encode()
-    except CorruptObject:
-        pass  # JSON writes a character in up to six.
-    log.warning("group %s: its members are too large to be stored; with another coordinator they join anew", group_id)
-    return None
+# Sizes: never much less than what JSON takes
+
+
+def _are_within_bound(group_id: str, sizes_bytes: Iterable[int]) -> bool:
+    left_bytes = MAX_BYTES
+    for size_bytes in sizes_bytes:
+        left_bytes -= size_bytes
+        if left_bytes < 0:
+            log.warning(
+                "group %s: its members are too many to be stored; with another coordinator all join anew", group_id
+            )
+            return False
+    return True
+
+
+def _text_bytes(text: str | None) -> int:
+    if text is None:
+        return 0
+    return _TEXT_BYTES + len(text) * (1 if text.isascii() and text.isprintable() else _ESCAPED_BYTES)
+
+
+def _binary_bytes(data: bytes) -> int:
+    return _TEXT_BYTES + len(data) * 4 // 3
+
+
+def _protocols_bytes(protocols: Iterable[tuple[str, bytes]]) -> int:
+    return sum(_TOPIC_BYTES + _text_bytes(name) + _binary_bytes(metadata) for name, metadata in protocols)

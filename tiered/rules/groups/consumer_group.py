@@ -49,6 +49,12 @@ Matches = Mapping[Pattern, frozenset[str]]
 """Patterns and the names of the topics that each of them means."""
 
 
+def hash_of(topics: KnownTopics) -> str:
+    """Another one for other topics, and for other numbers of their partitions."""
+    facts = sorted((name, each.topic_id.hex, each.partition_count) for name, each in topics.items())
+    return hashlib.sha256(repr(facts).encode()).hexdigest()
+
+
 class ConsumerGroupState:
     """Changed by its one owner. `epoch` grows with every reason for another target, and never goes back."""
 
@@ -123,10 +129,9 @@ class ConsumerGroupState:
         return bool(self._members) and all(member.classic is not None for member in self._members.values())
 
     @property
-    def topics_hash(self) -> str:
-        """Another one for other topics that members subscribe to, and for other numbers of their partitions."""
-        facts = sorted((name, each.topic_id.hex, each.partition_count) for name, each in self._facts().items())
-        return hashlib.sha256(repr(facts).encode()).hexdigest()
+    def subscribed(self) -> KnownTopics:
+        """The topics that members subscribe to, and that there are."""
+        return self._facts()
 
     def count_partitions(self, *, with_member: Member) -> int:
         """Of all topics that the members and this one, as it is here, subscribe to."""
@@ -189,11 +194,13 @@ class ConsumerGroupState:
     def put(self, member: Member) -> None:
         """The member as it is now. Partitions that it gave up are free."""
         before = self._members.get(member.member_id)
-        if before is not None:
-            self._release(before)
         self._members[member.member_id] = member
         if member.instance_id is not None:
             self._instances[member.instance_id] = member.member_id
+        if before is not None:
+            if before.assigned is member.assigned and before.revoking is member.revoking:
+                return  # There may be very many.
+            self._release(before)
         for topic_id, partitions in union(member.assigned, member.revoking).items():
             owners = self._owners.setdefault(topic_id, {})
             for partition in partitions:
@@ -311,7 +318,7 @@ class ConsumerGroupState:
         self.assignor = assignor
         self.target_epoch = self.epoch
         self._known_topics, self._matches = known_topics, matches
-        if self.topics_hash != topics_hash:
+        if hash_of(self.subscribed) != topics_hash:
             self.epoch += 1
 
     def must_rejoin(self, member: Member) -> bool:

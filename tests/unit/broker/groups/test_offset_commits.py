@@ -10,7 +10,6 @@ from sqlalchemy import Connection, text
 
 from tests.catalogue import NOW_MS, register
 from tests.unit.broker.groups.coordinators import Coordinating, coordinating
-from tiered.broker.groups import commit_writer
 from tiered.broker.groups.commit_writer import MAX_WAITING_ENTRIES
 from tiered.broker.groups.committed_offsets import MAX_ENTRIES, OffsetEntry
 from tiered.broker.groups.values import Fence, GroupKind
@@ -102,26 +101,6 @@ async def test_what_waits_at_a_stop_is_written(broker: Coordinating) -> None:
     await task
     assert await scalar(broker, "SELECT committed_offset FROM group_offset") == 5
     assert await scalar(broker, "SELECT generation FROM consumer_group WHERE group_id = 'other'") == 7
-
-
-async def test_groups_with_many_members_do_not_share_one_transaction(
-    broker: Coordinating, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Together they might take longer than its deadline, again and again, and with them everybody's commits."""
-    monkeypatch.setattr(commit_writer, "MAX_BATCH_MEMBERS_BYTES", 1_000)
-    for number in range(5):
-        broker.groups.offsets.note_group(
-            f"large-{number}",
-            kind=GroupKind.CLASSIC,
-            protocol_type="consumer",
-            generation=7,
-            is_empty=False,
-            members=b"m" * (2_000 if number == 4 else 400),
-        )
-    await broker.groups.stop()
-    counted = "SELECT count(*) FROM consumer_group WHERE generation = 7"
-    assert await scalar(broker, counted) == 5
-    assert await scalar(broker, "SELECT count(DISTINCT commit_number) FROM consumer_group") == 3
 
 
 async def test_more_commits_than_memory_is_meant_for_are_told_to_come_again(broker: Coordinating) -> None:

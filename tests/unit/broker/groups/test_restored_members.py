@@ -250,7 +250,7 @@ async def test_members_that_take_too_much_are_not_stored_and_join_anew(
         await classic_pair(first)
         row = await stored(first, is_stable=False)
         assert row.empty_since_ms is None
-    assert "too large" in caplog.text
+    assert "too many to be stored" in caplog.text
 
 
 async def test_heartbeats_write_nothing(coordinator: Next) -> None:
@@ -442,6 +442,20 @@ async def test_consumers_heartbeats_write_nothing(coordinator: Next) -> None:
         for says in (None, owned, None):
             await first.groups.consumer.heartbeat(beat(JOIN, answer.epoch, says))
             assert first.groups.offsets.commits.due("g") is None
+
+
+async def test_a_classic_member_that_rejoins_a_consumer_group_as_it_was_writes_nothing(coordinator: Next) -> None:
+    async with coordinator() as first:
+        (answer,) = await consumers(first, JOIN)
+        joined = await first.groups.classic.join(joining("i", topic="nothing yet"))
+        while (answer := await first.groups.consumer.heartbeat(beat(JOIN, answer.epoch))).epoch < joined.generation:
+            pass
+        await stored(first)
+        rejoining = replace(joining("i", topic="nothing yet"), member_id=joined.member_id)
+        assert (await first.groups.classic.join(rejoining)).generation == joined.generation
+        assert first.groups.offsets.commits.due("g") is None
+        await first.groups.classic.join(replace(rejoining, rebalance_timeout_ms=7_000))
+        assert first.groups.offsets.commits.due("g") is not None
 
 
 async def test_a_thousand_members_are_stored_and_restored(coordinator: Next) -> None:
