@@ -83,6 +83,21 @@ def test_every_step_of_a_transaction_is_read_as_it_was_written(database: Databas
         assert stored(database) == after
 
 
+@pytest.mark.parametrize("numbers", [(0, 1, 2), (0, 1, 2, 3), (1, 3)])
+def test_the_next_transaction_may_be_written_over_the_last_decision(
+    database: Database, numbers: tuple[int, ...]
+) -> None:
+    """SQL need not hear in between that the last one is complete. The partitions are those of the next one alone."""
+    by = take(database)
+    partitions = frozenset(TopicPartition(TopicId(UUID(int=1)), number) for number in numbers)
+    last = decided(begun(fresh()))
+    after = with_partitions(completed(last, now_ms=NOW_MS), ProducerIdAndEpoch(7, 0), partitions, now_ms=NOW_MS + 1)
+    for before, step in pairwise([None, fresh(), begun(fresh()), last, after]):
+        assert step is not None
+        assert not write(database, by, (before, step)).refused
+    assert stored(database) == after
+
+
 def test_many_are_written_at_once_each_with_its_own_partitions(database: Database) -> None:
     by = take(database)
     made = [fresh(f"id-{number:04}", number) for number in range(700)]

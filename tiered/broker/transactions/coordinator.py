@@ -1,8 +1,9 @@
 """The coordinator of transactions: who has a transactional id, what is open, and how it ends.
 
 Owns the transactions of the slots that this broker holds, as SQL has them. What is here is a cache: a transition counts
-once SQL has it, and where nobody knows whether it does, the row is read again. Must never write a marker before the
-decision stands in SQL, nor let time decide anything but when an abort is tried (R11).
+once SQL has it, and where nobody knows whether it does, the row is read again. That all markers are written is the one
+that SQL may hear of later: whoever reads the decision there writes them again, to no effect. Must never write a marker
+before the decision stands in SQL, nor let time decide anything but when an abort is tried (R11).
 """
 
 import asyncio
@@ -10,6 +11,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import islice
 
 from tiered.broker.context import BrokerContext
 from tiered.broker.groups.commit_writer import OffsetCommits
@@ -46,12 +48,16 @@ MAX_LISTED = 100_000
 LISTED_AT_ONCE = 1_000
 EXPIRED_AT_ONCE = 1_000
 ABORTED_AT_ONCE = 500
+COMPLETED_AT_ONCE = 1_000
 MAX_TOGETHER = 10_000
 LOOK_MS = 1_000.0
 RETRY_MS = 1_000.0
 ENDING_MS = 100.0
 """A producer's next request waits so long for the markers of its last transaction. Clients that are told to come back
 do so after 20 ms or 100, which is longer than most ends take."""
+COMPLETE_AFTER_MS = 100.0
+"""So long a row waits for the producer's next transaction, to be written with its beginning, once every partition has
+its marker. A producer that goes on at once has two transitions written for each transaction instead of three."""
 # Ids that nobody uses are dropped from memory when they were found so twice.
 FORGET_INTERVAL_MS = 60_000
 
@@ -91,6 +97,10 @@ class TransactionCoordinator:
         self._markers = markers
         self._writer = TransitionWriter(commits=commits)
         self._known: dict[str, Transaction] = {}
+        self._carried_out: dict[str, Transaction] = {}
+        """By transactional id, what SQL still has of one that is known as complete: decided, with every marker there.
+        Should it be read again, its markers are sent again, and change nothing."""
+        self._completions = asyncio.Event()
         self._turns: dict[str, _TurnState] = {}
         self._idle: set[str] = set()
         self._to_load: set[int] = set()
@@ -113,6 +123,7 @@ class TransactionCoordinator:
         self._markers.start(tasks)
         for work in (
             self._load_for_ever(),
+            self._complete_for_ever(),
             every(
                 settings.transaction_abort_timed_out_transaction_cleanup_interval_ms,
                 self._abort_timed_out,
@@ -140,7 +151,7 @@ class TransactionCoordinator:
         if lost:
             gone = [name for name in self._known if self._slot_of(name) in lost]
             for name in gone:
-                del self._known[name]
+                self._forget(name)
             self._markers.forget(gone)
         self._to_load.difference_update(lost)
         if gained:
@@ -380,24 +391,34 @@ class TransactionCoordinator:
         a transaction is counted that is not committed."""
         if after is before:
             return after
-        name = after.transactional_id
-        slot = self._slot_of(name)
-        tenure = self._turns[name].tenure
-        try:
-            await self._writer.submit(TransactionChange(slot=slot, tenure=tenure, before=before, after=after))
-        except BaseException:
-            self._read_again(name)
-            raise
+        await self._write(before, after)
         if after.state.is_decided:
             commits = after.state is TransactionState.PREPARE_COMMIT
             self._context.counters.transactions["committed" if commits else outcome] += 1
-        if self._slots.tenure(slot) != tenure:
-            self._read_again(name)  # It stands; whoever holds the slot now goes on with it, this broker if it is back.
-            return after
-        self._known[name] = after
-        if after.state.is_decided:
-            self._carry_out(after)
+            if self._known.get(after.transactional_id) is after:
+                self._carry_out(after)
         return after
+
+    async def _write(self, before: Transaction | None, after: Transaction) -> None:
+        """SQL has `after`, and so has this broker if it still holds the slot. Raises what the writer does."""
+        name = after.transactional_id
+        slot = self._slot_of(name)
+        tenure = self._turns[name].tenure
+        stored = self._carried_out.pop(name, before)
+        try:
+            await self._writer.submit(TransactionChange(slot=slot, tenure=tenure, before=stored, after=after))
+        except BaseException:
+            self._read_again(name)
+            raise
+        if self._slots.tenure(slot) == tenure:
+            self._known[name] = after
+        else:
+            self._read_again(name)  # It stands; whoever holds the slot now goes on with it, this broker if it is back.
+
+    def _forget(self, transactional_id: str) -> None:
+        """What SQL has counts."""
+        self._known.pop(transactional_id, None)
+        self._carried_out.pop(transactional_id, None)
 
     async def _fresh_producer_id(self, now: Transaction | None) -> int | None:
         return await self._producer_ids.next() if transaction_state.needs_producer_id(now) else None
@@ -411,35 +432,40 @@ class TransactionCoordinator:
             self._markers.send(decided, coordinator_epoch=min(tenure, MAX_COORDINATOR_EPOCH), held_since=held_since)
 
     def _delivered(self, decided: Transaction) -> None:
-        """Every partition has its marker: the transaction is complete once SQL has that, too."""
+        """Every partition has its marker: the transaction is complete, and the next one may begin."""
         name = decided.transactional_id
         if self._known.get(name) is not decided:
             return  # It is somebody else's now, or is read again.
-        after = transaction_state.completed(decided, now_ms=self._context.clock.now_ms())
-        slot, tenure = self._slot_of(name), self._tenure(name)
-        try:
-            stored = self._writer.submit(TransactionChange(slot=slot, tenure=tenure, before=decided, after=after))
-        except TieredError:
-            self._read_again(name)
-            return
+        self._known[name] = transaction_state.completed(decided, now_ms=self._context.clock.now_ms())
+        self._carried_out[name] = decided
+        self._completions.set()
+        if name in self._turns:
+            self._turns[name].completed.set()
 
-        def told(done: "asyncio.Future[None]") -> None:
-            if done.cancelled() or self._known.get(name) is not decided:
-                return
-            if done.exception() is None:
-                self._known[name] = after
-                if name in self._turns:
-                    self._turns[name].completed.set()
-            else:
-                self._read_again(name)
+    async def _complete_for_ever(self) -> None:
+        """SQL hears of complete transactions, too, where no other follows soon."""
+        while True:
+            await self._completions.wait()
+            due = dict(islice(self._carried_out.items(), COMPLETED_AT_ONCE))
+            await asyncio.sleep(COMPLETE_AFTER_MS / 1000.0)
+            async with asyncio.TaskGroup() as tasks:
+                for name, decided in due.items():
+                    if self._carried_out.get(name) is decided:
+                        tasks.create_task(self._complete(name, decided))
+            if not self._carried_out:
+                self._completions.clear()
 
-        stored.add_done_callback(told)
+    async def _complete(self, transactional_id: str, decided: Transaction) -> None:
+        with suppress(TieredError):  # Then it is read again.
+            async with self._turn(transactional_id) as now:
+                if now is not None and self._carried_out.get(transactional_id) is decided:
+                    await self._write(now, now)
 
     # What is read without being asked for
 
     def _read_again(self, transactional_id: str, *, soon: bool = False) -> None:
         """Nobody knows what SQL has, and what is decided there must be carried out whoever asks."""
-        self._known.pop(transactional_id, None)
+        self._forget(transactional_id)
         self._unsure.add(transactional_id)
         if soon:
             self._loads.set()
@@ -459,7 +485,12 @@ class TransactionCoordinator:
         self._looks.worked()
         for each in decided:
             known = self._known.get(each.transactional_id)
-            if known is None or known.state is TransactionState.ONGOING:
+            # What was decided elsewhere has a raised epoch. Anything else is this broker's own, from a moment ago.
+            if known is None or (
+                known.state is TransactionState.ONGOING
+                and known.producer_id == each.producer_id
+                and known.producer_epoch < each.producer_epoch
+            ):
                 self._read_again(each.transactional_id, soon=True)
 
     async def _load_for_ever(self) -> None:
@@ -533,7 +564,7 @@ class TransactionCoordinator:
                 )
             )
             for name in gone:
-                self._known.pop(name, None)
+                self._forget(name)
             if len(gone) < EXPIRED_AT_ONCE:
                 break
         await self._commits.in_turn(lambda conn, _: transactions.remove_old_commits(conn, before_ms=before_ms))
@@ -541,7 +572,7 @@ class TransactionCoordinator:
     async def _forget_idle(self) -> None:
         idle = {name for name, each in self._known.items() if each.started_at_ms is None and name not in self._turns}
         for name in idle & self._idle:
-            del self._known[name]
+            self._forget(name)
         self._idle = idle - self._idle
 
     def _require_loaded(self) -> None:

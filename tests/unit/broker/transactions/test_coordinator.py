@@ -3,7 +3,7 @@ of SQL. On a real catalogue."""
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -38,6 +38,7 @@ from tiered.ids import TopicId, TopicPartition
 from tiered.meta import coordinator_slots, producer_ids, transactions
 from tiered.meta.coordinator_slots import TENURE_BITS, SlotRow, tenure_of
 from tiered.meta.engine import Database
+from tiered.meta.group_offsets import WriteOutcome, WritingCoordinator
 from tiered.meta.tables import coordinator_slot
 from tiered.meta.transactions import TransactionChange
 from tiered.rules.transactions.transaction_state import (
@@ -119,6 +120,25 @@ async def test_the_next_transaction_begins_at_once_when_the_last_one_is_complete
     await made.coordinator.end("payments", producer, commits=False, protocol=protocol)
     new = await made.coordinator.init_producer_id("payments", 60_000)
     assert new.producer_epoch > producer.producer_epoch
+
+
+async def test_a_producer_that_goes_on_at_once_has_two_transitions_written_for_each_transaction(
+    made: Transacting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(coordinator, "COMPLETE_AFTER_MS", 30_000.0)
+    written: list[TransactionState] = []
+    plain = transactions.write
+
+    def write(conn: Connection, changes: Sequence[TransactionChange], by: WritingCoordinator) -> WriteOutcome:
+        written.extend(each.after.state for each in changes)
+        return plain(conn, changes, by)
+
+    monkeypatch.setattr(transactions, "write", write)
+    producer = await made.initialized()
+    for _ in range(3):
+        await made.added("payments", producer, KEEPS_EPOCH)
+        await made.coordinator.end("payments", producer, commits=True, protocol=KEEPS_EPOCH)
+    assert written == [TransactionState.EMPTY, *[TransactionState.ONGOING, TransactionState.PREPARE_COMMIT] * 3]
 
 
 async def test_what_is_refused_for_long_is_tried_less_often(made: Transacting) -> None:
@@ -309,6 +329,24 @@ async def test_the_next_coordinator_carries_out_what_was_decided(tmp_path: Path)
         assert {partition for _, partition in second.leaders.written} == set(first.partitions)
         await second.coordinator.end("open", opened, commits=False, protocol=KEEPS_EPOCH)
         await second.until(TransactionState.COMPLETE_ABORT, "open")
+        await second.coordinator.stop()
+
+
+async def test_the_next_coordinator_writes_markers_again_where_sql_has_not_heard_that_all_are_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(coordinator, "COMPLETE_AFTER_MS", 30_000.0)
+    async with coordinating(tmp_path) as groups, asyncio.TaskGroup() as tasks:
+        first = start(groups, tasks)
+        producer = await first.begun()
+        await first.coordinator.end("payments", producer, commits=True, protocol=KEEPS_EPOCH)
+        while (await first.coordinator.describe("payments")).state is not TransactionState.COMPLETE_COMMIT:
+            await asyncio.sleep(0.01)
+        await first.coordinator.stop()
+        assert (await first.stored()).state is TransactionState.PREPARE_COMMIT  # type: ignore[union-attr]
+        second = start(groups, tasks)
+        await second.added("payments", producer, KEEPS_EPOCH)
+        assert {partition for _, partition in second.leaders.written} == set(first.partitions)
         await second.coordinator.stop()
 
 

@@ -6,9 +6,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
+
 from tests.support.broker_rows import broker_row
 from tests.unit.broker.groups.coordinators import PARTITIONS, Coordinating, coordinating
 from tiered.broker.host.producer_ids import ProducerIds
+from tiered.broker.transactions import coordinator
 from tiered.broker.transactions.broker_channel import Outcomes, PeerTransactionChannels, ProducersMarker
 from tiered.broker.transactions.coordinator import TransactionCoordinator
 from tiered.broker.transactions.marker_sender import MarkerSender
@@ -85,6 +88,15 @@ class Transacting:
 
 @asynccontextmanager
 async def transacting(folder: Path, *, sql: type[Database] = Database, **settings: str) -> AsyncIterator[Transacting]:
+    """SQL hears soon of what is complete: many tests wait for that."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(coordinator, "COMPLETE_AFTER_MS", 10.0)
+        async with _transacting(folder, sql=sql, **settings) as made:
+            yield made
+
+
+@asynccontextmanager
+async def _transacting(folder: Path, *, sql: type[Database], **settings: str) -> AsyncIterator[Transacting]:
     async with coordinating(folder, sql=sql, **settings) as groups, asyncio.TaskGroup() as tasks:
         made = start(groups, tasks)
         try:
