@@ -65,7 +65,9 @@ class GroupSettings:
         minimum=1 << 20,
     )
     tiered_offset_commit_linger_ms: int = setting(
-        ConfigType.INT, 2, "How long offset commits of many groups are gathered for one SQL transaction.",
-        minimum=0, maximum=1000,
+        ConfigType.INT, -1,
+        "How long offset commits of many groups are gathered for one SQL transaction. -1: not at all while they come "
+        "one at a time, else 2 ms.",
+        minimum=-1, maximum=1000,
     )
     # fmt: on

@@ -48,6 +48,7 @@ PAUSE_PER_ENCODING = 10
 MAX_WAITING_ENTRIES = 100_000
 MAX_WAITING_CHARS = 32 << 20
 """Of metadata, which clients may fill as they like."""
+LINGER_MS = 2.0
 DEADLINE_MS = 5_000
 """Kafka's `offsets.commit.timeout.ms`."""
 RETRY_MS = 1_000.0
@@ -111,6 +112,8 @@ class OffsetCommits:
         self._commit_number = 0
         self._worker = Worker()
         self._stopped = False
+        self._last_were_several = False
+        """The last transaction wrote more than one commit or group."""
         self._one_by_one = False
         """SQL could not digest something of a batch: what it was shows when each is written alone."""
         self.outcome_unknown = False
@@ -278,7 +281,7 @@ class OffsetCommits:
         while True:
             await self._something.wait()
             # Commits that come in these milliseconds share the transaction.
-            await asyncio.sleep(self._context.settings.groups.tiered_offset_commit_linger_ms / 1000.0)
+            await asyncio.sleep(self._linger_ms() / 1000.0)
             async with self._turn:
                 try:
                     await self._write_batch()
@@ -287,6 +290,13 @@ class OffsetCommits:
                 except Exception:
                     # A tick boundary: one commit that SQL cannot digest must not end all others.
                     log.exception("a batch of offset commits failed in an unforeseen way")
+
+    def _linger_ms(self) -> float:
+        linger_ms = self._context.settings.groups.tiered_offset_commit_linger_ms
+        if linger_ms >= 0:
+            return linger_ms
+        # Where the last one was alone, nobody else is likely to come, and whoever commits waits for nothing.
+        return LINGER_MS if self._last_were_several else 0
 
     async def _write_what_waits(self, *, at_once: bool = False) -> None:
         """Returns when all commits before now are written, and groups' states (those in their pause only `at_once`).
@@ -310,6 +320,7 @@ class OffsetCommits:
         if not batch and not changed:
             return
         self._being_written = changed
+        self._last_were_several = len(batch) + len(changed) > 1
         by = self._coordinator()
         commits = [waiting.commit for waiting in batch]
         try:

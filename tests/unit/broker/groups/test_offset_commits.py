@@ -10,6 +10,7 @@ from sqlalchemy import Connection, text
 
 from tests.catalogue import NOW_MS, register
 from tests.unit.broker.groups.coordinators import Coordinating, coordinating
+from tiered.broker.groups import commit_writer
 from tiered.broker.groups.commit_writer import MAX_WAITING_ENTRIES
 from tiered.broker.groups.committed_offsets import MAX_ENTRIES, OffsetEntry
 from tiered.broker.groups.values import Fence, GroupKind
@@ -69,6 +70,21 @@ async def test_commits_of_many_groups_share_one_transaction(broker: Coordinating
     )
     assert await scalar(broker, "SELECT count(*) FROM group_offset") == 100
     assert await scalar(broker, "SELECT count(DISTINCT commit_number) FROM group_offset") == 1
+
+
+async def test_who_commits_alone_waits_for_nobody_and_after_several_at_once_others_are_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commit_writer, "LINGER_MS", 60_000.0)
+    async with coordinating(tmp_path) as broker:
+        commit = broker.groups.offsets.commit
+        for offset in range(3):
+            await commit(fence(broker), [entry(broker, offset)])
+        await asyncio.gather(*(commit(fence(broker, name), [entry(broker, 3)]) for name in ("one", "other")))
+        waiting = [await commit_soon(broker, 4), await commit_soon(broker, 5, "one")]
+        await asyncio.wait(waiting, timeout=0.1)
+        assert not any(each.done() for each in waiting)
+    await asyncio.gather(*waiting)
 
 
 async def test_reading_waits_for_the_groups_commits_that_are_on_their_way(broker: Coordinating) -> None:
