@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, bindparam, delete, exists, select, tuple_
+from sqlalchemy import Connection, Integer, Select, bindparam, delete, exists, select, tuple_
 
 from tiered.errors import CoordinatorNotAvailable, IllegalGeneration, NotCoordinator, TieredError
 from tiered.meta import coordinator_slots, groups
@@ -159,14 +159,50 @@ def load(
     conn: Connection, group_id: str, *, topic_ids: Iterable[UUID] | None = None, limit: int
 ) -> tuple[OffsetRow, ...]:
     """Up to `limit` of the group's offsets, by topic and partition; of all topics, or only of these."""
-    columns = [group_offset.c[name] for name in OffsetRow.__slots__]
-    statement = select(*columns).where(group_offset.c.group_id == group_id)
+    return tuple(row for _, row in load_of_several(conn, [group_id], topic_ids=topic_ids, limit=limit))
+
+
+def load_of_several(
+    conn: Connection, group_ids: Sequence[str], *, topic_ids: Iterable[UUID] | None = None, limit: int
+) -> list[tuple[str, OffsetRow]]:
+    """Up to `limit` offsets of these groups, each with its group, by group, topic and partition; of all topics, or only
+    of these."""
+    statement, wanted = of_topics(_OF_GROUPS, _OF_GROUPS_AND_TOPICS, topic_ids)
+    found = conn.execute(statement, {"group_ids": group_ids, "limit": limit, **wanted})
+    return [
+        (
+            row.group_id,
+            OffsetRow(
+                topic_id=row.topic_id,
+                partition=row.partition,
+                committed_offset=row.committed_offset,
+                leader_epoch=row.leader_epoch,
+                metadata=metadata_of(row.metadata),
+                committed_at_ms=row.committed_at_ms,
+            ),
+        )
+        for row in found
+    ]
+
+
+def of_topics(
+    of_all: Select[Any], of_some: Select[Any], topic_ids: Iterable[UUID] | None
+) -> tuple[Select[Any], Mapping[str, list[UUID]]]:
+    """Which of the two statements to execute, and its parameter: too many topics are no filter."""
     wanted = None if topic_ids is None else list(topic_ids)
-    if wanted is not None and len(wanted) <= MAX_TOPICS_TO_FILTER:
-        statement = statement.where(group_offset.c.topic_id.in_(wanted))
-    statement = statement.order_by(group_offset.c.topic_id, group_offset.c.partition).limit(limit)
-    found = conn.execute(statement).mappings()
-    return tuple(OffsetRow(**{**row, "metadata": metadata_of(row["metadata"])}) for row in found)
+    if wanted is None or len(wanted) > MAX_TOPICS_TO_FILTER:
+        return of_all, {}
+    return of_some, {"topic_ids": wanted}
+
+
+# Made once: to put a statement together takes longer than to execute it.
+_OF_GROUPS = (
+    select(group_offset.c.group_id, *(group_offset.c[name] for name in OffsetRow.__slots__))
+    .where(group_offset.c.group_id.in_(bindparam("group_ids", expanding=True)))
+    .order_by(group_offset.c.group_id, group_offset.c.topic_id, group_offset.c.partition)
+    .limit(bindparam("limit", type_=Integer))
+)
+_OF_GROUPS_AND_TOPICS = _OF_GROUPS.where(group_offset.c.topic_id.in_(bindparam("topic_ids", expanding=True)))
 
 
 def remove(conn: Connection, group_id: str, keys: Sequence[tuple[UUID, int]]) -> None:

@@ -13,18 +13,18 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, bindparam, delete, func, select, tuple_
+from sqlalchemy import Connection, Integer, bindparam, delete, func, select, tuple_
 
 from tiered.errors import InvalidTransactionState, TieredError
 from tiered.meta import group_offsets, groups
 from tiered.meta.group_offsets import (
-    MAX_TOPICS_TO_FILTER,
     GroupCommit,
     WriteOutcome,
     WritingCoordinator,
     check_all_newer,
     hold,
     judge,
+    of_topics,
     values_of,
 )
 from tiered.meta.groups import GroupRow
@@ -113,12 +113,26 @@ def pending(
     conn: Connection, group_id: str, *, topic_ids: Iterable[UUID] | None = None, limit: int
 ) -> frozenset[tuple[UUID, int]]:
     """Up to `limit` topics and partitions for which the group has an offset that waits; of all topics, or of these."""
-    columns = transaction_offset.c
-    statement = select(columns.topic_id, columns.partition).distinct().where(columns.group_id == group_id)
-    wanted = None if topic_ids is None else list(topic_ids)
-    if wanted is not None and len(wanted) <= MAX_TOPICS_TO_FILTER:
-        statement = statement.where(columns.topic_id.in_(wanted))
-    return frozenset((row.topic_id, row.partition) for row in conn.execute(statement.limit(limit)))
+    found = pending_of_several(conn, [group_id], topic_ids=topic_ids, limit=limit)
+    return frozenset((topic_id, partition) for _, topic_id, partition in found)
+
+
+def pending_of_several(
+    conn: Connection, group_ids: Sequence[str], *, topic_ids: Iterable[UUID] | None = None, limit: int
+) -> list[tuple[str, UUID, int]]:
+    """Up to `limit` groups, topics and partitions for which an offset waits, of these groups."""
+    statement, wanted = of_topics(_WAITING, _WAITING_OF_TOPICS, topic_ids)
+    found = conn.execute(statement, {"group_ids": group_ids, "limit": limit, **wanted})
+    return [(row.group_id, row.topic_id, row.partition) for row in found]
+
+
+_WAITING = (
+    select(transaction_offset.c.group_id, transaction_offset.c.topic_id, transaction_offset.c.partition)
+    .distinct()
+    .where(transaction_offset.c.group_id.in_(bindparam("group_ids", expanding=True)))
+    .limit(bindparam("limit", type_=Integer))
+)
+_WAITING_OF_TOPICS = _WAITING.where(transaction_offset.c.topic_id.in_(bindparam("topic_ids", expanding=True)))
 
 
 def _order(row: Mapping[str, Any]) -> tuple[int, ...]:

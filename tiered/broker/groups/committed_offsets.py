@@ -9,20 +9,18 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
 from uuid import UUID
-
-from sqlalchemy import Connection
 
 from tiered.broker.context import BrokerContext
 from tiered.broker.groups.commit_writer import OffsetCommits
 from tiered.broker.groups.offset_expiry import OffsetExpiry
+from tiered.broker.groups.offset_reader import OffsetReader
 from tiered.broker.groups.slots import HeldSlots
 from tiered.broker.groups.stored_members import Encode
 from tiered.broker.groups.values import Fence, GroupKind
-from tiered.errors import CoordinatorNotAvailable, InvalidRequest, MetadataUnavailable, NotCoordinator, Throttled
+from tiered.errors import InvalidRequest, NotCoordinator
 from tiered.ids import TopicId, TopicPartition
-from tiered.meta import group_offsets, groups, transaction_offsets
+from tiered.meta import group_offsets, groups
 from tiered.meta.group_offsets import GroupCommit, OffsetEntry, OffsetRow
 from tiered.meta.groups import GroupRow
 from tiered.meta.transaction_offsets import PendingCommit
@@ -30,14 +28,12 @@ from tiered.rules.groups.coordinator_slot import coordinator_slot
 from tiered.rules.transactions.transaction_state import ProducerIdAndEpoch
 
 __all__ = ["MAX_ENTRIES", "MAX_OFFSETS", "CommittedOffsets", "OffsetEntry", "OffsetRow", "StableOffsets"]
-T = TypeVar("T")
 
 MAX_ENTRIES = 50_000
 """Partitions in one commit."""
 MAX_OFFSETS = 200_000
 """Offsets in one answer."""
 GROUPS_AT_ONCE = 10_000
-READ_DEADLINE_MS = 5_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +54,7 @@ class CommittedOffsets:
         self._slots = slots
         self.commits = commits
         self._expiry = expiry
+        self._reader = OffsetReader(context)
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
         """Commits are written, and expired offsets looked for, from now on."""
@@ -133,36 +130,32 @@ class CommittedOffsets:
 
         Raises CoordinatorNotAvailable while SQL is away, InvalidRequest when there are more than `limit`.
         """
-        return (await self._fetch(group_id, wanted, limit, with_unstable=False)).offsets
+        return (await self._fetch(group_id, wanted, limit))[0]
 
     async def fetch_stable(
         self, group_id: str, wanted: Collection[TopicPartition] | None = None, *, limit: int = MAX_OFFSETS
     ) -> StableOffsets:
         """As `fetch`, with the partitions whose offset an open transaction may change. Raises as `fetch`."""
-        return await self._fetch(group_id, wanted, limit, with_unstable=True)
+        found, waiting = await self._fetch(group_id, wanted, limit)
+        if len(waiting) > MAX_OFFSETS:
+            raise _too_many(group_id, limit)
+        return StableOffsets(
+            offsets=found,
+            unstable=frozenset(TopicPartition(TopicId(topic_id), partition) for topic_id, partition in waiting),
+        )
 
     async def _fetch(
-        self, group_id: str, wanted: Collection[TopicPartition] | None, limit: int, *, with_unstable: bool
-    ) -> StableOffsets:
+        self, group_id: str, wanted: Collection[TopicPartition] | None, limit: int
+    ) -> tuple[Mapping[TopicPartition, OffsetRow], Collection[tuple[UUID, int]]]:
         await self.commits.settled(group_id)
         topic_ids = None if wanted is None else {each.topic_id for each in wanted}
-        most = MAX_OFFSETS + 1
-
-        def read(conn: Connection) -> tuple[tuple[OffsetRow, ...], frozenset[tuple[UUID, int]]]:
-            # In one snapshot: what is not pending here has been decided in the offsets.
-            rows = group_offsets.load(conn, group_id, topic_ids=topic_ids, limit=most)
-            if not with_unstable:
-                return rows, frozenset()
-            return rows, transaction_offsets.pending(conn, group_id, topic_ids=topic_ids, limit=most)
-
-        rows, pending = await self._read(read)
-        found = {TopicPartition(TopicId(row.topic_id), row.partition): row for row in rows}
+        stored = await self._reader.offsets(group_id, topic_ids, limit=MAX_OFFSETS + 1)
+        found = {TopicPartition(TopicId(row.topic_id), row.partition): row for row in stored.rows}
         if wanted is not None:
             found = {key: found[key] for key in wanted if key in found}
-        if len(found) > limit or len(pending) >= most:
-            raise InvalidRequest(f"group {group_id} has more than {limit} offsets: ask for some partitions at a time")
-        unstable = frozenset(TopicPartition(TopicId(topic_id), partition) for topic_id, partition in pending)
-        return StableOffsets(offsets=found, unstable=unstable)
+        if len(found) > limit:
+            raise _too_many(group_id, limit)
+        return found, stored.waiting
 
     async def delete(
         self, group_id: str, partitions: Collection[TopicPartition], *, check: Callable[[], None] | None = None
@@ -182,7 +175,7 @@ class CommittedOffsets:
         """The group as SQL has it, or is about to have it. Raises CoordinatorNotAvailable."""
         await self.commits.settled(group_id)
         due = self.commits.due(group_id)
-        return due.encoded() if due else await self._read(lambda conn: groups.load(conn, group_id))
+        return due.encoded() if due else await self._reader.read(lambda conn: groups.load(conn, group_id))
 
     async def list_groups(self) -> list[GroupRow]:
         """Every group of this broker's slots that has a row. Raises CoordinatorNotAvailable."""
@@ -190,7 +183,7 @@ class CommittedOffsets:
         after = ""
         ours = self._slots.epochs.keys()
         while True:
-            rows = await self._read(partial(groups.load_some, after=after, limit=GROUPS_AT_ONCE, slots=ours))
+            rows = await self._reader.read(partial(groups.load_some, after=after, limit=GROUPS_AT_ONCE, slots=ours))
             found += rows
             if len(rows) < GROUPS_AT_ONCE:
                 return found
@@ -229,8 +222,6 @@ class CommittedOffsets:
     def _slot(self, group_id: str) -> int:
         return coordinator_slot(group_id, self._context.settings.groups.offsets_topic_num_partitions)
 
-    async def _read(self, question: Callable[[Connection], T]) -> T:
-        try:
-            return await self._context.database.read(question, deadline_ms=READ_DEADLINE_MS)
-        except (MetadataUnavailable, Throttled) as error:
-            raise CoordinatorNotAvailable(str(error)) from error
+
+def _too_many(group_id: str, limit: int) -> InvalidRequest:
+    return InvalidRequest(f"group {group_id} has more than {limit} offsets: ask for some partitions at a time")

@@ -1,0 +1,145 @@
+"""Reads the committed offsets of many groups together: what comes while one SQL transaction is under way shares the
+next.
+
+Owns the questions that wait. Must never keep an answer: SQL alone knows the offsets.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+from uuid import UUID
+
+from sqlalchemy import Connection
+
+from tiered.broker.context import BrokerContext
+from tiered.errors import CoordinatorNotAvailable, MetadataUnavailable, Throttled, TieredError
+from tiered.meta import group_offsets, transaction_offsets
+from tiered.meta.group_offsets import MAX_TOPICS_TO_FILTER, OffsetRow
+
+T = TypeVar("T")
+
+READ_DEADLINE_MS = 5_000
+TURNS = 2
+"""Of the loop, before SQL is asked: requests that have come already share the transaction."""
+MAX_TOGETHER = 500
+MAX_ROWS_TOGETHER = 10_000
+"""Groups that have more, together, are asked for one by one."""
+MAX_WAITING = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundOffsets:
+    """Of one group: its offsets, and the topics and partitions for which another one waits."""
+
+    rows: tuple[OffsetRow, ...] = ()
+    waiting: frozenset[tuple[UUID, int]] = frozenset()
+
+
+@dataclass(slots=True, eq=False)
+class _QuestionState:
+    """Waits until it was asked. Then it has an answer or an error, or neither where it must be asked alone."""
+
+    group_id: str
+    topic_ids: Collection[UUID]
+    was_asked: bool = False
+    answer: FoundOffsets | None = None
+    error: TieredError | None = None
+
+
+class OffsetReader:
+    """For the many requests of a broker; one of them at a time asks SQL, also for those that wait."""
+
+    def __init__(self, context: BrokerContext) -> None:
+        self._context = context
+        self._turn = asyncio.Lock()
+        self._waiting: dict[_QuestionState, None] = {}
+
+    async def offsets(self, group_id: str, topic_ids: Collection[UUID] | None, *, limit: int) -> FoundOffsets:
+        """Up to `limit` of each, at a moment after this call began: of all topics, or at least of these.
+
+        Raises CoordinatorNotAvailable.
+        """
+        if topic_ids is None or len(topic_ids) > MAX_TOPICS_TO_FILTER:
+            return await self._alone(group_id, topic_ids, limit)
+        if len(self._waiting) >= MAX_WAITING:
+            raise CoordinatorNotAvailable("too many ask for offsets; try again later")
+        question = _QuestionState(group_id, topic_ids)
+        self._waiting[question] = None
+        try:
+            async with self._turn:
+                # Whoever had the turn before may have asked for us.
+                if not question.was_asked:
+                    await self._ask(question)
+        finally:
+            self._waiting.pop(question, None)
+        if question.error is not None:
+            raise type(question.error)(*question.error.args)
+        return question.answer or await self._alone(group_id, topic_ids, limit)
+
+    async def read(self, question: Callable[[Connection], T]) -> T:
+        """What `question(conn)` finds, all of one moment. Raises CoordinatorNotAvailable."""
+        try:
+            return await self._context.database.read(question, deadline_ms=READ_DEADLINE_MS)
+        except (MetadataUnavailable, Throttled) as error:
+            raise CoordinatorNotAvailable(str(error)) from error
+
+    async def _alone(self, group_id: str, topic_ids: Collection[UUID] | None, limit: int) -> FoundOffsets:
+        found = await self.read(lambda conn: _found(conn, [group_id], topic_ids, limit))
+        return found.get(group_id, FoundOffsets())
+
+    async def _ask(self, first: _QuestionState) -> None:
+        """For `first`, and for what waits beside it. If it is given up, the others ask for themselves."""
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
+        together, topic_ids = _fitting(first, self._waiting)
+        for each in together:
+            self._waiting.pop(each, None)  # What comes from here on is answered by a later moment.
+        group_ids = list({each.group_id for each in together})
+        try:
+            found = await self.read(lambda conn: _found(conn, group_ids, topic_ids, MAX_ROWS_TOGETHER))
+        except TieredError as error:
+            kept = error.without_frames()
+            for each in together:
+                each.was_asked, each.error = True, kept
+            return
+        too_many = max(
+            sum(len(each.rows) for each in found.values()), sum(len(each.waiting) for each in found.values())
+        )
+        for each in together:
+            each.was_asked = True
+            if too_many < MAX_ROWS_TOGETHER:
+                each.answer = found.get(each.group_id, FoundOffsets())
+
+
+def _fitting(first: _QuestionState, waiting: Iterable[_QuestionState]) -> tuple[list[_QuestionState], set[UUID]]:
+    """(what is asked together, of which topics): `first` in any case."""
+    together, topic_ids = [first], set(first.topic_ids)
+    for each in waiting:
+        if len(together) == MAX_TOGETHER:
+            break
+        more = topic_ids.union(each.topic_ids)
+        if each is not first and len(more) <= MAX_TOPICS_TO_FILTER:
+            together.append(each)
+            topic_ids = more
+    return together, topic_ids
+
+
+def _found(
+    conn: Connection, group_ids: Collection[str], topic_ids: Collection[UUID] | None, limit: int
+) -> Mapping[str, FoundOffsets]:
+    """By group; one that has nothing is missing. All of one moment: what waits no more was decided in the offsets."""
+    names = sorted(group_ids)
+    rows: dict[str, list[OffsetRow]] = defaultdict(list)
+    for group_id, row in group_offsets.load_of_several(conn, names, topic_ids=topic_ids, limit=limit):
+        rows[group_id].append(row)
+    waiting: dict[str, set[tuple[UUID, int]]] = defaultdict(set)
+    for group_id, topic_id, partition in transaction_offsets.pending_of_several(
+        conn, names, topic_ids=topic_ids, limit=limit
+    ):
+        waiting[group_id].add((topic_id, partition))
+    return {
+        each: FoundOffsets(rows=tuple(rows.get(each, ())), waiting=frozenset(waiting.get(each, ())))
+        for each in rows.keys() | waiting.keys()
+    }
