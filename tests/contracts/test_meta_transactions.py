@@ -16,10 +16,11 @@ from tiered.errors import (
     ProducerFenced,
 )
 from tiered.ids import TopicId, TopicPartition
-from tiered.meta import transactions
+from tiered.meta import transaction_offsets, transactions
 from tiered.meta.coordinator_slots import tenure_of
 from tiered.meta.engine import Database
-from tiered.meta.group_offsets import WriteOutcome, WritingCoordinator
+from tiered.meta.group_offsets import OffsetEntry, WriteOutcome, WritingCoordinator
+from tiered.meta.transaction_offsets import PendingCommit
 from tiered.meta.transactions import TransactionChange
 from tiered.rules.groups.coordinator_slot import coordinator_slot
 from tiered.rules.transactions.transaction_state import (
@@ -263,6 +264,30 @@ def test_where_one_cannot_be_committed_none_is_and_the_key_is_free(database: Dat
             together(database, *made[:2], bad)
     assert states(database, made) == {TransactionState.ONGOING}
     assert together(database, *made)
+
+
+def test_what_one_step_cannot_decide_is_not_begun(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would take SQL longer than it may, again and again."""
+    made = opened(database, 2)
+    by = take(database)
+    for each in made:
+        commits = [
+            PendingCommit(
+                group_id="billing",
+                slot=0,
+                generation=-1,
+                entries=(OffsetEntry(topic_id=UUID(int=1), partition=0, offset=5),),
+                committed_at_ms=NOW_MS,
+                transactional_id=each.transactional_id,
+                producer=each.told,
+            )
+        ]
+        database.run_sync(lambda conn, commits=commits: transaction_offsets.pend(conn, commits, by))  # type: ignore[misc]
+    monkeypatch.setattr(transaction_offsets, "MAX_OF_TRANSACTION", 1)
+    with pytest.raises(InvalidTransactionState, match="2 offsets"):
+        together(database, *made)
+    assert states(database, made) == {TransactionState.ONGOING}
+    assert together(database, *made[:1])
 
 
 def test_without_a_key_what_is_open_of_them_is_aborted(database: Database) -> None:

@@ -87,6 +87,17 @@ def write(
     return WriteOutcome(refused={**refused, **{plain[place][0]: error for place, error in written.items()}})
 
 
+def check_together(conn: Connection, producer_ids: Collection[int]) -> None:
+    """Raises InvalidTransactionState when one SQL transaction cannot decide all the offsets that wait for these."""
+    counted = conn.execute(_COUNTED, {"producer_ids": sorted(producer_ids)})
+    offsets = sum(count for _, count in counted)
+    if offsets > MAX_OF_TRANSACTION:
+        raise InvalidTransactionState(
+            f"{offsets} offsets were sent with these transactions, and at most {MAX_OF_TRANSACTION} are committed "
+            "together: send fewer, or commit in several steps"
+        )
+
+
 def decide(conn: Connection, committed: Collection[int], aborted: Collection[int]) -> None:
     """What waited for these producers is their groups' from now on, or is gone.
 

@@ -57,18 +57,25 @@ def load(conn: Connection, transactional_id: str) -> Transaction | None:
     return found[0] if found else None
 
 
+def load_named(conn: Connection, names: Collection[str]) -> Mapping[str, Transaction]:
+    """Those of these transactional ids that there are, NAMES_PER_STATEMENT at most."""
+    return {each.transactional_id: each for each in _transactions(conn, _named(names))}
+
+
 def load_open(conn: Connection, slots: Collection[int]) -> tuple[Transaction, ...]:
     """Those of these slots that have something open, or decided and not carried out, by id."""
     statement = _columns().where(transactional_producer.c.slot.in_(sorted(slots)))
     return _transactions(conn, statement.where(transactional_producer.c.state.in_(_OPEN)))
 
 
-def load_some(conn: Connection, *, slots: Collection[int], after: str, limit: int) -> tuple[Transaction, ...]:
+def load_some(
+    conn: Connection, *, slots: Collection[int], after: str, limit: int, with_partitions: bool = True
+) -> tuple[Transaction, ...]:
     """Up to `limit` transactional ids of these slots that come after `after`, by id."""
     statement = _columns().where(
         transactional_producer.c.slot.in_(sorted(slots)), transactional_producer.c.transactional_id > after
     )
-    return _transactions(conn, statement.limit(limit))
+    return _transactions(conn, statement.limit(limit), with_partitions=with_partitions)
 
 
 def write(conn: Connection, transitions: Sequence[TransactionChange], by: WritingCoordinator) -> WriteOutcome:
@@ -109,14 +116,17 @@ def decide_together(
     Whoever coordinates them reads it. Their slots may be anybody's: each row is changed only as it stands, and no
     transition of its coordinator that began before can follow. The epochs rise, so that nothing late of the producers
     reaches what comes next. Raises InvalidProducerIdMapping, ProducerFenced, InvalidTransactionState or
-    ConcurrentTransactions when one of them cannot be committed; then none is.
+    ConcurrentTransactions when one of them cannot be committed, or too many offsets wait for them; then none is.
     """
     commits = commit_key is not None and _is_new_key(conn, commit_key, now_ms)
     wanted = {each.transactional_id: each.producer for each in prepared}
     slots = _slots_of(conn, wanted)
     held = coordinator_slots.lock(conn, set(slots.values()))
-    _locked(conn, wanted)
-    found = _load_named(conn, wanted)
+    _locked(conn, slots)
+    # Without their partitions: many have many, and this changes none.
+    found = {each.transactional_id: each for each in _transactions(conn, _named(slots), with_partitions=False)}
+    if commits:
+        transaction_offsets.check_together(conn, [each.producer_id for each in found.values()])
     exhausted = sum(each.is_exhausted for each in found.values()) if commits else 0
     fresh = iter(producer_ids.allocate_block(conn, exhausted) if exhausted else ())
     changes = []
@@ -150,14 +160,6 @@ def _slots_of(conn: Connection, names: Iterable[str]) -> dict[str, int]:
     for first in range(0, len(wanted), NAMES_PER_STATEMENT):
         rows = conn.execute(_SLOTS, {"names": wanted[first : first + NAMES_PER_STATEMENT]})
         found.update((row.transactional_id, row.slot) for row in rows)
-    return found
-
-
-def _load_named(conn: Connection, names: Iterable[str]) -> dict[str, Transaction]:
-    wanted, found = sorted(names), dict[str, Transaction]()
-    for first in range(0, len(wanted), NAMES_PER_STATEMENT):
-        some = transactional_producer.c.transactional_id.in_(wanted[first : first + NAMES_PER_STATEMENT])
-        found.update((each.transactional_id, each) for each in _transactions(conn, _columns().where(some)))
     return found
 
 
@@ -199,16 +201,21 @@ def remove_expired(
     return tuple(names)
 
 
+def _named(names: Collection[str]) -> Select[Any]:
+    assert len(names) <= NAMES_PER_STATEMENT
+    return _columns().where(transactional_producer.c.transactional_id.in_(sorted(names)))
+
+
 def _columns() -> Select[Any]:
     names = (name for name in Transaction.__slots__ if name != "partitions")
     statement = select(*(transactional_producer.c[name] for name in names))
     return statement.order_by(transactional_producer.c.transactional_id)
 
 
-def _transactions(conn: Connection, statement: Select[Any]) -> tuple[Transaction, ...]:
+def _transactions(conn: Connection, statement: Select[Any], *, with_partitions: bool = True) -> tuple[Transaction, ...]:
     rows = conn.execute(statement).mappings().all()
     partitions: dict[str, list[TopicPartition]] = {row["transactional_id"]: [] for row in rows}
-    names = sorted(partitions)
+    names = sorted(partitions) if with_partitions else []
     for first in range(0, len(names), NAMES_PER_STATEMENT):
         for found in conn.execute(_PARTITIONS, {"names": names[first : first + NAMES_PER_STATEMENT]}):
             partitions[found.transactional_id].append(TopicPartition(TopicId(found.topic_id), found.partition))

@@ -151,6 +151,15 @@ def test_a_pin_is_its_topics_readers_and_nobody_elses(guarded: GuardedBroker) ->
     assert ask(guarded, "DELETE", path)[0] == 204
 
 
+def test_a_key_of_commits_is_guarded_as_a_transactional_id_of_its_name_is(guarded: GuardedBroker) -> None:
+    """Or anybody could keep a job from committing, for what comes under a used key is aborted."""
+    body = {"key": "nightly/42", "transactions": []}
+    guarded.rules([allow("WRITE", "TRANSACTIONAL_ID", KNOWN)])
+    assert ask(guarded, "POST", "/api/v1/transaction-commits", body)[0] == 403
+    guarded.rules([allow("WRITE", "TRANSACTIONAL_ID", "nightly/42")])
+    assert ask(guarded, "POST", "/api/v1/transaction-commits", body) == (200, {"committed": True})
+
+
 def test_nobody_learns_of_a_snapshot_whose_topic_it_may_not_know(guarded: GuardedBroker) -> None:
     guarded.rules([allow("ALTER", "TOPIC", KNOWN)])
     assert ask(guarded, "POST", "/api/v1/snapshots", {"name": "hidden-one", "topic": KNOWN})[0] == 201

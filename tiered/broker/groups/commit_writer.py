@@ -275,6 +275,19 @@ class OffsetCommits:
                 self._note_stale_epochs(value)
             return value
 
+    async def read(self, look: Callable[[Connection], T]) -> T:
+        """The result of `look(conn)`, which must not write: beside what is being written, and without waiting for it.
+
+        What it finds can be changed by no write whose outcome was unknown before. Raises CoordinatorNotAvailable.
+        """
+        if self.outcome_unknown:
+            async with self._turn:
+                await self._settle()
+        try:
+            return await self._context.database.run(look, deadline_ms=DEADLINE_MS)
+        except (MetadataUnavailable, Throttled) as error:
+            raise CoordinatorNotAvailable(str(error)) from error
+
     # The writer
 
     async def _write_for_ever(self) -> None:

@@ -26,6 +26,7 @@ from tiered.errors import (
     InvalidRequest,
     InvalidTransactionTimeout,
     NotCoordinator,
+    PolicyViolation,
     TieredError,
     TransactionalIdNotFound,
 )
@@ -49,7 +50,11 @@ LISTED_AT_ONCE = 1_000
 EXPIRED_AT_ONCE = 1_000
 ABORTED_AT_ONCE = 500
 COMPLETED_AT_ONCE = 1_000
-MAX_TOGETHER = 10_000
+MAX_TOGETHER = 5_000
+READ_AT_ONCE = 1_000
+MAX_READS = 2
+"""At a time, of transactional ids that are not in memory, or do not exist: SQL has few connections, and decisions wait
+for one."""
 LOOK_MS = 1_000.0
 RETRY_MS = 1_000.0
 ENDING_MS = 100.0
@@ -108,6 +113,7 @@ class TransactionCoordinator:
         self._unsure: set[str] = set()
         """Transactional ids whose last write has an unknown outcome."""
         self._loads = asyncio.Event()
+        self._reads = asyncio.Semaphore(MAX_READS)
         self._worker = Worker()
         self._failures = QuietFailures(
             log, "open transactions are not read yet: %(error)s", "open transactions are read"
@@ -256,6 +262,10 @@ class TransactionCoordinator:
         """
         if len(prepared) > MAX_TOGETHER or len({each.transactional_id for each in prepared}) < len(prepared):
             raise InvalidRequest(f"name up to {MAX_TOGETHER} transactional ids, each of them once")
+        for each in prepared:
+            _check_name(each.transactional_id)
+        if commit_key is not None and "\0" in commit_key:
+            raise InvalidRequest("the key has a byte that is 0, which SQL has no place for")
         now_ms = self._context.clock.now_ms()
         try:
             return await self._commits.in_turn(
@@ -287,23 +297,34 @@ class TransactionCoordinator:
                 raise _not_found(transactional_id)
             return now
 
-    async def list_transactions(self) -> list[Transaction]:
-        """Every transactional id of this broker's slots, by id, MAX_LISTED at most. Raises MetadataUnavailable,
-        CoordinatorLoading."""
+    async def list_transactions(
+        self, is_wanted: Callable[[Transaction], bool], *, with_partitions: bool = False
+    ) -> AsyncIterator[Transaction]:
+        """The transactional ids of this broker's slots that are wanted, by id, of which SQL gives a page at a time.
+
+        `is_wanted` sees no partitions, unless asked for `with_partitions`. Raises MetadataUnavailable,
+        CoordinatorLoading, and PolicyViolation where more than MAX_LISTED are wanted: none is left out silently.
+        """
         self._require_loaded()
-        slots, after = tuple(self._slots.epochs), ""
-        found: list[Transaction] = []
-        while slots and len(found) < MAX_LISTED:
+        slots, left = tuple(self._slots.epochs), MAX_LISTED
+        page: Sequence[Transaction] = ()
+        while slots:
+            after = page[-1].transactional_id if page else ""
             page = await self._context.database.run(
                 lambda conn, after=after: transactions.load_some(  # type: ignore[misc]
-                    conn, slots=slots, after=after, limit=LISTED_AT_ONCE
+                    conn, slots=slots, after=after, limit=LISTED_AT_ONCE, with_partitions=with_partitions
                 )
             )
-            found += page
+            for each in filter(is_wanted, page):
+                left -= 1
+                if left < 0:
+                    raise PolicyViolation(
+                        f"more than {MAX_LISTED} transactional ids would be listed: ask for some of them, by their "
+                        "state, producer or name"
+                    )
+                yield each
             if len(page) < LISTED_AT_ONCE:
-                break
-            after = page[-1].transactional_id
-        return found
+                return
 
     def open_transactions(self) -> list[Transaction]:
         """Those of this broker's slots that are open or being ended, by id, from memory. Raises CoordinatorLoading."""
@@ -351,12 +372,7 @@ class TransactionCoordinator:
                 await turn.completed.wait()
 
     def _check_ours(self, transactional_id: str) -> None:
-        if not transactional_id:
-            raise InvalidRequest("the transactional id is empty; set transactional.id")
-        if "\0" in transactional_id or len(transactional_id.encode("utf-8", "surrogatepass")) > MAX_GROUP_ID_BYTES:
-            raise InvalidRequest(
-                f"a transactional id has at most {MAX_GROUP_ID_BYTES} bytes of UTF-8, and none of them is 0"
-            )
+        _check_name(transactional_id)
         if not self._is_ours(transactional_id):
             raise NotCoordinator(
                 f"transactional id {transactional_id} is not coordinated here; find its coordinator again"
@@ -372,8 +388,9 @@ class TransactionCoordinator:
         slot = self._slot_of(transactional_id)
         tenure = self._slots.tenure(slot)
         await self._writer.settled(transactional_id)
-        # In turn with the writers, so that what is read is not about to be changed by a write whose outcome is unknown.
-        found = await self._commits.in_turn(lambda conn, _: transactions.load(conn, transactional_id))
+        # No write of it is under way, and none begins in its turn: the writers of others are not waited for.
+        async with self._reads:
+            found = await self._commits.read(lambda conn: transactions.load(conn, transactional_id))
         if tenure is None or self._slots.tenure(slot) != tenure:
             raise CoordinatorLoading(f"{transactional_id} was coordinated elsewhere for a moment; ask again")
         if found is not None:
@@ -521,13 +538,31 @@ class TransactionCoordinator:
         self._to_load -= same
 
     async def _load_unsure(self) -> None:
-        for transactional_id in tuple(self._unsure):
+        unsure = tuple(self._unsure)
+        for first in range(0, len(unsure), READ_AT_ONCE):
+            await self._read_together(unsure[first : first + READ_AT_ONCE])
+        for transactional_id in self._unsure.intersection(unsure):
             try:
                 async with self._turn(transactional_id):
                     pass
             except NotCoordinator:
                 pass  # It is read by whoever holds the slot.
             self._unsure.discard(transactional_id)
+
+    async def _read_together(self, names: Sequence[str]) -> None:
+        """Those of which nothing is under way. Of the others what is read here may be old by now."""
+        tenures = {name: self._slots.tenure(self._slot_of(name)) for name in names}
+        found = await self._commits.in_turn(lambda conn, _: transactions.load_named(conn, names))
+        for name, tenure in tenures.items():
+            if name in self._turns or self._writer.has(name):
+                continue
+            self._unsure.discard(name)
+            if tenure is None or self._slots.tenure(self._slot_of(name)) != tenure:
+                continue  # It is read by whoever holds the slot.
+            if self._carried_out.get(name, self._known.get(name)) != found.get(name):
+                self._forget(name)
+            if name in found:
+                self._learn(found[name])
 
     async def _abort_timed_out(self) -> None:
         """SQL decides whether they are still open: a commit that was decided meanwhile stays (R11)."""
@@ -578,6 +613,15 @@ class TransactionCoordinator:
     def _require_loaded(self) -> None:
         if self._to_load:
             raise CoordinatorLoading("the open transactions of this broker's slots are being read; ask again")
+
+
+def _check_name(transactional_id: str) -> None:
+    if not transactional_id:
+        raise InvalidRequest("the transactional id is empty; set transactional.id")
+    if "\0" in transactional_id or len(transactional_id.encode("utf-8", "surrogatepass")) > MAX_GROUP_ID_BYTES:
+        raise InvalidRequest(
+            f"a transactional id has at most {MAX_GROUP_ID_BYTES} bytes of UTF-8, and none of them is 0"
+        )
 
 
 def _not_found(transactional_id: str) -> TransactionalIdNotFound:

@@ -71,6 +71,10 @@ class TransitionWriter:
         stored.add_done_callback(retrieve)
         return stored
 
+    def has(self, transactional_id: str) -> bool:
+        """Whether a transition of the transactional id is on its way to SQL."""
+        return transactional_id in self._last
+
     async def settled(self, transactional_id: str) -> None:
         """Returns when no transition of the transactional id is on its way to SQL, also none whose asker went away."""
         while (last := self._last.get(transactional_id)) is not None:

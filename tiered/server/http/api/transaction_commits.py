@@ -32,7 +32,10 @@ _TRANSACTIONS = schema.array(
 _COMMIT = schema.record(
     {
         "key": schema.text(
-            "Names this commit for good: a job and the number of its batch.", minLength=1, maxLength=1000
+            "Names this commit for good: a job and the number of its batch. It needs the rights of a transactional id "
+            "of that name.",
+            minLength=1,
+            maxLength=1000,
         ),
         "transactions": _TRANSACTIONS,
     }
@@ -46,7 +49,10 @@ _COMMITTED = schema.boolean(
 async def commit(request: web.Request) -> web.Response:
     """Commit open transactions of many producers in one step, once under a key."""
     body = await json_of(request, _COMMIT)
-    committed = await request.app[BROKER].transactions.decide_together(_prepared(request, body), commit_key=body["key"])
+    prepared = _prepared(request, body)
+    # Whoever uses a key keeps others from committing under it.
+    require(request, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, body["key"])
+    committed = await request.app[BROKER].transactions.decide_together(prepared, commit_key=body["key"])
     return web.json_response({"committed": committed})
 
 

@@ -56,9 +56,12 @@ async def transactions(request: web.Request) -> web.Response:
     """
     broker = request.app[BROKER]
     is_wanted = _filter(request)
-    here = broker.transactions
-    listed = await here.list_transactions() if _OPEN_FOR.find(request) is None else here.open_transactions()
-    found = [_LISTED.of(each, coordinator=broker.broker_id) for each in listed if is_wanted(each)]
+    if _OPEN_FOR.find(request) is None:
+        listed = broker.transactions.list_transactions(is_wanted, with_partitions=True)
+        found = [_LISTED.of(each, coordinator=broker.broker_id) async for each in listed]
+    else:
+        opened = filter(is_wanted, broker.transactions.open_transactions())
+        found = [_LISTED.of(each, coordinator=broker.broker_id) for each in opened]
     query = request.rel_url.raw_query_string
     answers, silent = await answers_of_others(request, f"/api/v1/transactions{query and '?'}{query}")
     found += [each for answer in answers.values() for each in answer["transactions"]]

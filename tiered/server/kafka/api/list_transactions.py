@@ -2,7 +2,8 @@
 may describe them.
 
 Filters: states and producer ids, how long a transaction is open (v1), a pattern in RE2's syntax (v2, KIP-1152). Kafka's
-states that do not occur here match nothing; names that are no state are told.
+states that do not occur here match nothing; names that are no state are told. POLICY_VIOLATION where more than 100,000
+match: Kafka sends any number.
 """
 
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from tiered.errors import TieredError
 from tiered.rules.security.acl import Operation, ResourceType
 from tiered.rules.transactions.transaction_state import Transaction, TransactionState
 from tiered.server.kafka.authorize import may
-from tiered.server.kafka.dispatch import Api, Context, in_turns
+from tiered.server.kafka.dispatch import Api, Context
 from tiered.server.kafka.error_mapping import NONE, error_code
 
 if TYPE_CHECKING:
@@ -25,8 +26,12 @@ STATES = {*(state.value for state in TransactionState), "PrepareEpochFence", "De
 
 async def handle(context: Context, request: "Request", reply: "Reply") -> "Response":
     try:
-        is_wanted = _filter(context, request)
-        found = await context.broker.transactions.list_transactions()
+        found = [
+            reply.TransactionState(
+                transactional_id=each.transactional_id, producer_id=each.producer_id, transaction_state=each.state.value
+            )
+            async for each in context.broker.transactions.list_transactions(_filter(context, request))
+        ]
     except TieredError as error:
         return reply.ListTransactionsResponse(
             throttle_time=0, error_code=error_code(error), unknown_state_filters=[], transaction_states=[]
@@ -35,14 +40,7 @@ async def handle(context: Context, request: "Request", reply: "Reply") -> "Respo
         throttle_time=0,
         error_code=NONE,
         unknown_state_filters=[name for name in dict.fromkeys(request.state_filters) if name not in STATES],
-        transaction_states=[
-            reply.TransactionState(
-                transactional_id=each.transactional_id, producer_id=each.producer_id, transaction_state=each.state.value
-            )
-            async for each in in_turns(found)
-            if is_wanted(each)
-            and may(context, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, each.transactional_id)
-        ],
+        transaction_states=found,
     )
 
 
@@ -61,7 +59,10 @@ def _filter(context: Context, request: "Request") -> Callable[[Transaction], boo
             return False
         if open_for_ms >= 0 and (each.started_at_ms is None or now_ms - each.started_at_ms <= open_for_ms):
             return False
-        return regex is None or regex.fullmatch(each.transactional_id) is not None
+        name = each.transactional_id
+        if regex is not None and regex.fullmatch(name) is None:
+            return False
+        return may(context, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, name)
 
     return is_wanted
 
