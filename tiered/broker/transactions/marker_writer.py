@@ -1,7 +1,8 @@
 """Writes markers into the partitions that this broker leads, for coordinators here and elsewhere.
 
-Owns the order: append to every partition first, then wait for the followers of all together. Must never answer for a
-marker that is not committed: the coordinator forgets the transaction once all are.
+Owns the order: append to every partition first, then wait for the followers of all together, or for the disk where
+there is none in sync. Must never answer for a marker that is not committed: the coordinator forgets the transaction
+once all are.
 """
 
 import asyncio
@@ -77,15 +78,16 @@ class MarkerWriter:
             now_ms=self._context.clock.now_ms(),
         )
         if appended is None:
-            # It stands already. Whether it is committed nobody has said yet.
+            # It stands already. Whether it is committed, and on disk, nobody has said yet.
             end_offset = partition.log.log_end_offset
-            if end_offset <= partition.high_watermark:
-                return None
             appended = Appended(end_offset, end_offset, -1, partition.log_start_offset, partition.leader_epoch)
         return partition, appended
 
     async def _committed(self, found: _Found, where: TopicPartition, partition: Partition, appended: Appended) -> None:
         try:
             await acknowledged(self._context, partition, appended, acks=ALL, timeout_ms=TIMEOUT_MS)
+            if partition.leadership is not None and partition.leadership.is_sole:
+                # No other machine has it. Were it lost with the power, nobody would write it again.
+                await self._context.flusher.flushed(partition.log, appended.end_offset)
         except TieredError as error:
             found[where] = error.without_frames()

@@ -22,7 +22,7 @@ from tiered.ids import InSyncReplica, TopicId, TopicPartition
 from tiered.meta.coordinator_slots import SlotRow
 from tiered.rules.transactions.transaction_state import ProducerIdAndEpoch
 
-HERE = TopicPartition(TOPIC_ID, 0)
+HERE, SOLE = TopicPartition(TOPIC_ID, 0), TopicPartition(TopicId(UUID(int=98)), 0)
 OFFSETS = TopicId(UUID(int=99))
 
 
@@ -53,6 +53,7 @@ def topic(
 class Writing:
     leader: Partition
     writer: MarkerWriter
+    topics: Topics
     decided: list[int]
 
     def fetched(self, offset: int) -> None:
@@ -62,12 +63,15 @@ class Writing:
 
 @pytest.fixture
 async def made(tmp_path: Path) -> AsyncIterator[Writing]:
-    """Partition 0 of `t` has two followers; this broker holds slot 3 of groups."""
+    """Partition 0 of `t` has two followers, that of `sole` has none; this broker holds slot 3 of groups."""
     async with surroundings(tmp_path) as around:
         leader = replica(tmp_path, 1)
         tell(leader, row())
         topics, slots = Topics(), HeldSlots()
         topics.put(topic("t", TOPIC_ID, 2, leader))
+        alone = replica(tmp_path / "sole", 1, min_insync_replicas=1)
+        tell(alone, row(isr=(1,), replicas=(1,)))
+        topics.put(topic("sole", SOLE.topic_id, 1, alone))
         topics.put(topic(OFFSETS_TOPIC, OFFSETS, 50, is_internal=True))
         slots.learn(
             [SlotRow(slot=3, broker_id=1, broker_epoch=101, slot_epoch=1, change_number=1)],
@@ -76,7 +80,7 @@ async def made(tmp_path: Path) -> AsyncIterator[Writing]:
         )
         decided: list[int] = []
         writer = MarkerWriter(context=around.context, topics=topics, slots=slots, offsets_decided=decided.append)
-        yield Writing(leader=leader, writer=writer, decided=decided)
+        yield Writing(leader=leader, writer=writer, topics=topics, decided=decided)
 
 
 async def test_a_marker_is_answered_once_every_in_sync_replica_has_it(made: Writing) -> None:
@@ -94,6 +98,25 @@ async def test_a_repeated_marker_is_not_written_again_and_waits_for_the_first(ma
     assert (made.leader.log.log_end_offset, second.done()) == (1, False)
     made.fetched(1)
     assert [await first, await second] == [[{HERE: None}]] * 2
+
+
+async def test_a_marker_that_no_other_machine_has_is_answered_once_it_is_on_disk(made: Writing) -> None:
+    """Or a power loss would leave its transaction open: its coordinator has forgotten it."""
+    sole = made.topics.by_name("sole").partition(0)
+    assert await made.writer.write([marker(SOLE)]) == [{SOLE: None}]
+    assert (sole.log.log_end_offset, sole.log.flushed_offset) == (1, 1)
+    told = asyncio.ensure_future(made.writer.write([marker(HERE)]))
+    await asyncio.sleep(0.01)
+    made.fetched(1)
+    assert await told == [{HERE: None}]
+    assert made.leader.log.flushed_offset == 0, "with followers nobody waits for a disk"
+
+
+async def test_a_marker_that_stands_and_is_not_on_disk_is_flushed_before_it_is_answered(made: Writing) -> None:
+    sole = made.topics.by_name("sole").partition(0)
+    sole.append_marker(marker(SOLE).marker, marker(SOLE).producer, raises_epoch=False, now_ms=0)
+    assert await made.writer.write([marker(SOLE)]) == [{SOLE: None}]
+    assert (sole.log.log_end_offset, sole.log.flushed_offset) == (1, 1)
 
 
 async def test_each_marker_and_partition_succeeds_or_fails_for_itself(made: Writing) -> None:
