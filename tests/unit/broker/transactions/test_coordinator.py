@@ -454,6 +454,16 @@ async def test_a_decision_whose_answer_was_lost_is_carried_out_whether_or_not_an
     assert sorted(partition for _, partition in flaky.leaders.written) == sorted(flaky.partitions)
 
 
+async def test_nothing_is_read_while_a_write_of_before_could_still_be_committed(flaky: Transacting) -> None:
+    producer = await flaky.begun()
+    _Flaky.away = "after"
+    with pytest.raises(CoordinatorNotAvailable):
+        await flaky.coordinator.end("payments", producer, commits=True, protocol=KEEPS_EPOCH)
+    assert flaky.groups.groups.offsets.commits.outcome_unknown
+    assert (await flaky.coordinator.describe("payments")).state is not TransactionState.ONGOING
+    assert not flaky.groups.groups.offsets.commits.outcome_unknown, "the slots were taken again, which ends its right"
+
+
 async def test_a_decision_whose_asker_went_away_before_it_was_written_is_carried_out(made: Transacting) -> None:
     """It waits behind others for SQL, and whoever asks meanwhile would read what was before it."""
     commits, sql_answers = made.groups.groups.offsets.commits, threading.Event()
