@@ -18,6 +18,8 @@ from tiered.broker.groups.commit_writer import OffsetCommits
 from tiered.broker.groups.slots import HeldSlots
 from tiered.broker.groups.values import MAX_GROUP_ID_BYTES
 from tiered.broker.host.producer_ids import ProducerIds
+from tiered.broker.transactions.expiry import remove_expired
+from tiered.broker.transactions.listing import listed
 from tiered.broker.transactions.marker_sender import MarkerSender
 from tiered.broker.transactions.transition_writer import TransitionWriter
 from tiered.errors import (
@@ -26,7 +28,6 @@ from tiered.errors import (
     InvalidRequest,
     InvalidTransactionTimeout,
     NotCoordinator,
-    PolicyViolation,
     TieredError,
     TransactionalIdNotFound,
 )
@@ -45,9 +46,6 @@ from tiered.runtime import QuietFailures, Worker, every
 log = logging.getLogger(__name__)
 
 MAX_COORDINATOR_EPOCH = 2**31 - 1
-MAX_LISTED = 100_000
-LISTED_AT_ONCE = 1_000
-EXPIRED_AT_ONCE = 1_000
 ABORTED_AT_ONCE = 500
 COMPLETED_AT_ONCE = 1_000
 MAX_TOGETHER = 5_000
@@ -297,34 +295,13 @@ class TransactionCoordinator:
                 raise _not_found(transactional_id)
             return now
 
-    async def list_transactions(
+    def list_transactions(
         self, is_wanted: Callable[[Transaction], bool], *, with_partitions: bool = False
     ) -> AsyncIterator[Transaction]:
-        """The transactional ids of this broker's slots that are wanted, by id, of which SQL gives a page at a time.
-
-        `is_wanted` sees no partitions, unless asked for `with_partitions`. Raises MetadataUnavailable,
-        CoordinatorLoading, and PolicyViolation where more than MAX_LISTED are wanted: none is left out silently.
-        """
+        """Those of this broker's slots, as `listing.listed` has them. Raises CoordinatorLoading."""
         self._require_loaded()
-        slots, left = tuple(self._slots.epochs), MAX_LISTED
-        page: Sequence[Transaction] = ()
-        while slots:
-            after = page[-1].transactional_id if page else ""
-            page = await self._context.database.run(
-                lambda conn, after=after: transactions.load_some(  # type: ignore[misc]
-                    conn, slots=slots, after=after, limit=LISTED_AT_ONCE, with_partitions=with_partitions
-                )
-            )
-            for each in filter(is_wanted, page):
-                left -= 1
-                if left < 0:
-                    raise PolicyViolation(
-                        f"more than {MAX_LISTED} transactional ids would be listed: ask for some of them, by their "
-                        "state, producer or name"
-                    )
-                yield each
-            if len(page) < LISTED_AT_ONCE:
-                return
+        slots = tuple(self._slots.epochs)
+        return listed(self._context.database, slots, is_wanted, with_partitions=with_partitions)
 
     def open_transactions(self) -> list[Transaction]:
         """Those of this broker's slots that are open or being ended, by id, from memory. Raises CoordinatorLoading."""
@@ -584,25 +561,12 @@ class TransactionCoordinator:
             log.warning("the transaction of %s timed out, and is not aborted yet: %s", transactional_id, error)
 
     async def _remove_expired(self) -> None:
-        try:
-            await self._remove_all_expired()
-        except TieredError as error:
-            log.warning("expired transactional ids are not all removed, the rest later: %s", error)
-
-    async def _remove_all_expired(self) -> None:
         settings = self._context.state.settings.transactions
         before_ms = self._context.clock.now_ms() - settings.transactional_id_expiration_ms
-        while slots := tuple(self._slots.epochs):
-            gone = await self._commits.in_turn(
-                lambda conn, by, slots=slots: transactions.remove_expired(  # type: ignore[misc]
-                    conn, slots=slots, before_ms=before_ms, limit=EXPIRED_AT_ONCE, by=by
-                )
-            )
-            for name in gone:
-                self._forget(name)
-            if len(gone) < EXPIRED_AT_ONCE:
-                break
-        await self._commits.in_turn(lambda conn, _: transactions.remove_old_commits(conn, before_ms=before_ms))
+        try:
+            await remove_expired(self._commits, self._slots, before_ms=before_ms, forget=self._forget)
+        except TieredError as error:
+            log.warning("expired transactional ids are not all removed, the rest later: %s", error)
 
     async def _forget_idle(self) -> None:
         idle = {name for name, each in self._known.items() if each.started_at_ms is None and name not in self._turns}

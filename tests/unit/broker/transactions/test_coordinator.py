@@ -15,7 +15,7 @@ from sqlalchemy import Connection, update
 from tests.unit.broker.groups.coordinators import coordinating, topic
 from tests.unit.broker.transactions.transacting import Transacting, start, transacting
 from tiered.broker.partitions.topics import OFFSETS_TOPIC
-from tiered.broker.transactions import coordinator
+from tiered.broker.transactions import coordinator, listing
 from tiered.errors import (
     ConcurrentTransactions,
     CoordinatorLoading,
@@ -631,10 +631,10 @@ async def test_a_list_is_read_in_pages_and_is_whole_or_refused(
     names = [f"id-{number}" for number in range(5)]
     for name in names:
         await made.initialized(name)
-    monkeypatch.setattr(coordinator, "LISTED_AT_ONCE", 2)
-    monkeypatch.setattr(coordinator, "MAX_LISTED", 5)
+    monkeypatch.setattr(listing, "LISTED_AT_ONCE", 2)
+    monkeypatch.setattr(listing, "MAX_LISTED", 5)
     assert await listed(made) == names
-    monkeypatch.setattr(coordinator, "MAX_LISTED", 4)
+    monkeypatch.setattr(listing, "MAX_LISTED", 4)
     with pytest.raises(PolicyViolation):
         await listed(made)
     some = made.coordinator.list_transactions(lambda each: each.transactional_id > "id-0")
