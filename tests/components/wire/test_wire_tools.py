@@ -88,6 +88,19 @@ def test_the_producers_of_a_partition_are_told_with_their_last_sequence(broker: 
     assert (unknown.partition_index, unknown.error_code, unknown.active_producers) == (9, UNKNOWN_TOPIC, ())
 
 
+def test_nobody_produces_to_the_offsets_topic(broker: BrokerProcess) -> None:
+    """Java's admin client asks again for a minute where a partition that Metadata lists is said to be unknown."""
+    r = messages.request(PRODUCERS, 0)
+    with RawConnection(broker) as connection:
+        asked = [r.TopicRequest(name="__consumer_offsets", partition_indexes=(0, 49, 50))]
+        answer = connection.ask(PRODUCERS, 0, r.DescribeProducersRequest(topics=asked)).topics[0]
+    assert [(each.error_code, each.active_producers) for each in answer.partitions] == [
+        (0, ()),
+        (0, ()),
+        (UNKNOWN_TOPIC, ()),
+    ]
+
+
 def finalized(connection: RawConnection) -> dict[str, int]:
     r = messages.request(API_VERSIONS, 4)
     request = r.ApiVersionsRequest(client_software_name="t", client_software_version="1")

@@ -102,14 +102,19 @@ class OffsetsTopic:
         self._ends: dict[int, int] = {}
         self._is_closed = False
 
-    def partition(self, index: int) -> OffsetsPartition:
-        """The partition; it may need loading. Raises NotLeader where another broker holds the slot, and
-        UnknownTopicOrPartition."""
+    def led(self, index: int) -> int:
+        """The tenure under which this broker leads the partition. Raises NotLeader where another one holds the slot,
+        and UnknownTopicOrPartition."""
         if not 0 <= index < self._context.settings.groups.offsets_topic_num_partitions:
             raise UnknownTopicOrPartition(f"__consumer_offsets has no partition {index}; refresh metadata")
         tenure = self._slots.tenure(index)
         if tenure is None or self._is_closed:
             raise NotLeader(f"slot {index} of the groups is coordinated elsewhere; refresh metadata")
+        return tenure
+
+    def partition(self, index: int) -> OffsetsPartition:
+        """The partition; it may need loading. Raises as `led`."""
+        tenure = self.led(index)
         now_ms = self._context.clock.monotonic_ms()
         found = self._read.get(index)
         if found is None:

@@ -3,11 +3,12 @@ which offset each has a transaction open.
 
 Producers that have sent nothing for `producer.id.expiration.ms` are forgotten, and so are those above the broker's
 bound, but none with an open transaction. A partition is answered once, however often it stands in the request.
+Those of `__consumer_offsets` have none: offsets that transactions send wait in SQL.
 """
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from tiered.broker.partitions.partition import Partition
 from tiered.errors import PolicyViolation, TieredError
 from tiered.formats.producer_snapshot import ProducerEntry
 from tiered.rules.security.acl import Operation
@@ -31,7 +32,7 @@ async def handle(context: Context, request: "Request", reply: "Reply") -> "Respo
         code, message, producers = NONE, None, []
         try:
             require_topic(context, Operation.READ, name)
-            entries = _led(context, name, index).producers.entries
+            entries = _entries(context, name, index)
             left -= len(entries)
             if left < 0:
                 raise PolicyViolation(f"an answer holds {MAX_PRODUCERS} producers at most; ask for fewer partitions")
@@ -50,10 +51,14 @@ async def handle(context: Context, request: "Request", reply: "Reply") -> "Respo
     )
 
 
-def _led(context: Context, name: str, index: int) -> Partition:
-    partition = context.broker.topics.by_name(name).partition(index)
+def _entries(context: Context, name: str, index: int) -> Mapping[int, ProducerEntry]:
+    topic = context.broker.topics.by_name(name)
+    if topic.is_internal:
+        context.broker.groups.offsets_topic.led(index)
+        return {}
+    partition = topic.partition(index)
     partition.require_leader()
-    return partition
+    return partition.producers.entries
 
 
 def _described(reply: "Reply", entry: ProducerEntry) -> "Replies.ProducerState":
