@@ -295,7 +295,11 @@ class ConsumerGroup:
 
     def _check_restored(self, heartbeat: Heartbeat) -> None:
         """Raises UnknownMember when the heartbeat shows that the group went on after it was stored: partitions may have
-        other owners since, so that all members have to give up theirs. Nobody gets any before they all have."""
+        other owners since, so that all members have to give up theirs. Nobody gets any before they all have.
+
+        Who says so may be a member that joined after that, so it needs not be known here. Whoever may send heartbeats
+        can claim it, and could as well have each member leave by its id, as in Kafka.
+        """
         if self._restored_epoch is None:
             return
         clock = self._coordinator.context.clock
