@@ -234,7 +234,7 @@ class Broker:
         )
         self.upload_pipeline = UploadPipeline(context=context, topics=topics, lifecycle=lifecycle)
         self.retention = RetentionRounds(context=context, topics=topics, lifecycle=lifecycle, clock_watch=clock_watch)
-        self.compaction = CompactionRounds(context=context, topics=topics)
+        self.compaction = CompactionRounds(context=context, topics=topics, image=image)
         self.reconciler = Reconciler(context=context, topics=topics, image=image, findings=findings)
         self.pins = Pins(context=context)
         slots = HeldSlots()

@@ -215,8 +215,8 @@ class CompactionPass:
             self._note_due(self._delete_horizon_ms)
         else:
             rewriter.keep(memoryview(block)[index : index + header.size_bytes], header)
-            if horizon_ms is not None and horizon_ms > self._now_ms:  # Else it waits for something else.
-                self._note_due(horizon_ms)
+            if horizon_ms is not None and (horizon_ms > self._now_ms or fate is MarkerFate.GO):
+                self._note_due(horizon_ms)  # One that stays after its horizon waits for something else.
 
     def _note_due(self, horizon_ms: int) -> None:
         due_ms = self._tombstones_due_ms

@@ -164,18 +164,23 @@ def test_after_passes_consumers_get_the_newest_of_what_was_committed(seed: int) 
         log.discard()
 
 
-@pytest.mark.parametrize("keeps_tombstones", [False, True])
-def test_where_the_store_holds_records_too_markers_stay_in_the_log(tmp_path: Path, keeps_tombstones: bool) -> None:
+def committed_and_aborted(directory: Path) -> tuple[Log, TransactionalLog]:
+    """A closed segment of two transactions."""
     chance, written = random.Random(1), TransactionalLog()
-    written.write(chance, 1, 1)
-    written.end(1, commits=True)
-    written.write(chance, 1, 1)
-    written.end(1, commits=False)
-    log = open_log(tmp_path / "log", segment_bytes=10**6)
+    for commits in (True, False):
+        written.write(chance, 1, 1)
+        written.end(1, commits=commits)
+    log = open_log(directory, segment_bytes=10**6)
     for batch in written.batches:
         append(log, batch, written)
     log.roll(NOW_MS)
     log.flush()
+    return log, written
+
+
+@pytest.mark.parametrize("keeps_tombstones", [False, True])
+def test_where_the_store_holds_records_too_markers_stay_in_the_log(tmp_path: Path, keeps_tombstones: bool) -> None:
+    log, written = committed_and_aborted(tmp_path / "log")
     compact(log, written, now_ms=NOW_MS, keeps_tombstones=keeps_tombstones)
     due_ms = log.compacted.tombstones_due_ms
     assert due_ms == (None if keeps_tombstones else NOW_MS + RETENTION_MS), "when a pass is due for a marker's sake"
@@ -185,6 +190,17 @@ def test_where_the_store_holds_records_too_markers_stay_in_the_log(tmp_path: Pat
     kept = sum(each.is_control for each in headers(log, written.end_offset))
     assert kept == (2 if keeps_tombstones else 1), "that of the transaction of which a record is left"
     assert written.committed(written.end_offset).keys() >= records_of(log, written.end_offset).keys()
+    log.discard()
+
+
+def test_a_marker_that_stayed_after_its_time_is_due_when_it_needs_to_stay_no_longer(tmp_path: Path) -> None:
+    log, written = committed_and_aborted(tmp_path / "log")
+    compact(log, written, now_ms=NOW_MS)
+    for keeps_tombstones, markers, due_ms in ((True, 2, NOW_MS + RETENTION_MS), (False, 1, None)):
+        compact(log, written, now_ms=NOW_MS + RETENTION_MS, keeps_tombstones=keeps_tombstones)
+        log.flush()
+        assert sum(each.is_control for each in headers(log, written.end_offset)) == markers
+        assert log.compacted.tombstones_due_ms == due_ms
     log.discard()
 
 

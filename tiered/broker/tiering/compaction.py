@@ -2,7 +2,8 @@
 
 Owns when a log is compacted and how much of the machine that takes. `rules.segments.compaction` decides what is due,
 and `hot.compaction` makes a pass. Each replica compacts its own log, as in Kafka, and does not ask what the leader has
-removed. Must never touch what is not committed, not flushed, or still written.
+removed; but tombstones and markers stay everywhere until each replica has them. Must never touch what is not committed,
+not flushed, or still written.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ import logging
 from tiered.broker.context import BrokerContext
 from tiered.broker.partitions.partition import Partition
 from tiered.broker.partitions.topics import Topics
+from tiered.broker.view.image import ClusterImage
 from tiered.errors import TieredError
 from tiered.hot.compaction import CompactionPass, PassReport
 from tiered.ids import TopicPartition
@@ -31,8 +33,9 @@ one interpreter, and small batches take more of it than their bytes say."""
 class CompactionRounds:
     """Compaction of one broker."""
 
-    def __init__(self, *, context: BrokerContext, topics: Topics) -> None:
+    def __init__(self, *, context: BrokerContext, topics: Topics, image: ClusterImage) -> None:
         self._context = context
+        self._image = image
         self._topics = topics
         self._pool = BlockingPool("compaction", threads=1)
         self._rest_until_ms: dict[TopicPartition, float] = {}
@@ -66,7 +69,7 @@ class CompactionRounds:
             min_dirty_ratio=config.min_cleanable_dirty_ratio,
             min_lag_ms=config.min_compaction_lag_ms,
             max_lag_ms=config.max_compaction_lag_ms,
-            keeps_tombstones=_keeps_tombstones(partition),
+            keeps_tombstones=self._keeps_tombstones(partition),
             now_ms=self._context.clock.now_ms(),
         )
 
@@ -99,7 +102,7 @@ class CompactionRounds:
             last_batches=compaction.last_batches(partition.producers.entries.values()),
             aborted=partition.aborted_between(partition.log.local_log_start_offset, due.end_offset),
             delete_retention_ms=partition.config.delete_retention_ms,
-            keeps_tombstones=_keeps_tombstones(partition),
+            keeps_tombstones=self._keeps_tombstones(partition),
             now_ms=self._context.clock.now_ms(),
             max_memory_bytes=self._context.settings.log.log_cleaner_dedupe_buffer_size,
         )
@@ -122,6 +125,20 @@ class CompactionRounds:
             self._tell(partition, due, report, began_ms)
         else:
             self._rest_until_ms[partition.topic_partition] = self._context.clock.monotonic_ms() + REST_MS
+
+    def _keeps_tombstones(self, partition: Partition) -> bool:
+        """Whether tombstones and markers may be needed after their time.
+
+        The store, which this broker's passes do not reach, may hold what a tombstone deletes. A consumer that reads the
+        old value there and goes on in the local log must find the tombstone. It must also be uploaded, or no pass over
+        the store would ever learn of the deletion.
+
+        A replica that is not in sync goes on where it was, and what is removed before it got there never comes to it:
+        an old value would stay in its log, and a transaction open for ever. One in sync has all that passes look at.
+        """
+        may_be_stored = partition.config.remote_storage_enable or partition.log_start_offset < partition.cold_end_offset
+        row = partition.row
+        return may_be_stored or row is None or not set(row.replicas).issubset(self._image.in_sync(row))
 
     async def _drive(self, partition: Partition, running: CompactionPass) -> None:
         """The pass, step by step in the one thread, with rests that keep it within its bytes and its share of time."""
@@ -146,12 +163,3 @@ class CompactionRounds:
             report.removed_bytes,
             report.replaced_segments,
         )
-
-
-def _keeps_tombstones(partition: Partition) -> bool:
-    """Whether the store, which this broker's passes do not reach, may hold what a tombstone deletes.
-
-    A consumer that reads the old value there and goes on in the local log must find the tombstone. It must also be
-    uploaded, or no pass over the store would ever learn of the deletion.
-    """
-    return partition.config.remote_storage_enable or partition.log_start_offset < partition.cold_end_offset

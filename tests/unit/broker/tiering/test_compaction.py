@@ -15,6 +15,7 @@ from tiered.broker.partitions.partition import Partition
 from tiered.broker.tiering.compaction import REST_MS, CompactionRounds
 from tiered.formats import record_batch
 from tiered.hot.file_system import OpenFile, RealFileSystem
+from tiered.ids import InSyncReplica
 
 COMPACT = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "delete.retention.ms": "0"}
 A, B, C = ("a" * 500, "b" * 500, "c" * 500)
@@ -64,7 +65,7 @@ async def compacting(
     ) as made:
         files = FullDisk()
         context = replace(made.context, files=files)
-        rounds = CompactionRounds(context=context, topics=made.topics)
+        rounds = CompactionRounds(context=context, topics=made.topics, image=made.image)
         yield Compacting(made=made, context=context, files=files, rounds=rounds)
         await asyncio.to_thread(rounds.close)
 
@@ -103,6 +104,33 @@ async def test_a_tombstone_outlives_its_time_where_what_it_deletes_may_be_in_the
         await parts.flush()
         await parts.rounds.round()
         assert parts.offsets == left
+
+
+@pytest.mark.parametrize("in_isr", [False, True], ids=["not in the ISR", "in it, and not in service"])
+async def test_a_tombstone_outlives_its_time_while_a_replica_may_not_have_it(tmp_path: Path, in_isr: bool) -> None:
+    """It would go on where it was, and keep what is deleted."""
+    async with compacting(tmp_path, {"remote.storage.enable": "false"}) as parts:
+        await parts.flush()
+        row = parts.partition.row
+        assert row is not None
+        away = InSyncReplica(99, 1)
+        one_more = replace(
+            row,
+            replicas=(*row.replicas, away.broker_id),
+            isr=(*row.isr, away) if in_isr else row.isr,
+            partition_epoch=row.partition_epoch + 1,
+        )
+        parts.partition.apply_row(one_more, broker_epoch=parts.made.context.state.broker_epoch)
+        await parts.rounds.round()
+        parts.made.clock.set_by_ms += 1
+        await parts.rounds.round()
+        assert parts.offsets == [2, 3, 4, 5]
+        parts.partition.apply_row(
+            replace(row, partition_epoch=row.partition_epoch + 2),
+            broker_epoch=parts.made.context.state.broker_epoch,
+        )
+        await parts.rounds.round()
+        assert parts.offsets == [2, 4, 5]
 
 
 @pytest.mark.parametrize("why", ["switched off", "disk low"])

@@ -154,7 +154,7 @@ async def test_of_a_compacted_log_they_get_the_newest_committed_of_each_key(tmp_
     async with tiers(tmp_path, configs, written=lambda _: bytearray(encode_batch(keyed))) as made:
         partition = made.partition
         reader = TierReader(made.cold_reader, made.context.disk, made.context.counters)
-        rounds = CompactionRounds(context=made.context, topics=made.topics)
+        rounds = CompactionRounds(context=made.context, topics=made.topics, image=made.image)
         write(partition, log, made.clock.now_ms())
         expected = log.committed(log.end_offset)
         partition.log.roll(made.clock.now_ms())
