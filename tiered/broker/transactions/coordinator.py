@@ -169,29 +169,31 @@ class TransactionCoordinator:
     ) -> ProducerIdAndEpoch:
         """The producer that has the transactional id from now on; every other is fenced (KIP-98, KIP-360).
 
-        Raises ConcurrentTransactions while the last transaction is being ended, which this begins where one is open;
-        ProducerFenced, InvalidTransactionTimeout, InvalidRequest, NotCoordinator, CoordinatorNotAvailable,
-        CoordinatorLoading.
+        An open transaction is aborted first. Raises ConcurrentTransactions while the last one is being ended, if that
+        takes longer than ENDING_MS: Java's admin clients before 3.8 take this for a failure of `fenceProducers`
+        (KAFKA-16570). Raises ProducerFenced, InvalidTransactionTimeout, InvalidRequest, NotCoordinator,
+        CoordinatorNotAvailable, CoordinatorLoading.
         """
         most_ms = self._context.state.settings.transactions.transaction_max_timeout_ms
         if not 0 < timeout_ms <= most_ms:
             raise InvalidTransactionTimeout(
                 f"transaction.timeout.ms={timeout_ms} is not in 1 to {most_ms} (transaction.max.timeout.ms there)"
             )
-        async with self._turn(transactional_id, waits=True) as now:
-            fresh = await self._fresh_producer_id(now)
-            found = transaction_state.initialized(
-                now,
-                claimed,
-                transactional_id=transactional_id,
-                timeout_ms=timeout_ms,
-                fresh_producer_id=fresh,
-                now_ms=self._context.clock.now_ms(),
-            )
-            after = await self._store(now, found.after)
-            if found.ends_open:
-                raise ConcurrentTransactions(f"the open transaction of {transactional_id} is being aborted; retry")
-            return ProducerIdAndEpoch(after.producer_id, after.producer_epoch)
+        for _ in ("to abort what is open", "to begin"):
+            async with self._turn(transactional_id, waits=True) as now:
+                fresh = await self._fresh_producer_id(now)
+                found = transaction_state.initialized(
+                    now,
+                    claimed,
+                    transactional_id=transactional_id,
+                    timeout_ms=timeout_ms,
+                    fresh_producer_id=fresh,
+                    now_ms=self._context.clock.now_ms(),
+                )
+                after = await self._store(now, found.after)
+                if not found.ends_open:
+                    return ProducerIdAndEpoch(after.producer_id, after.producer_epoch)
+        raise ConcurrentTransactions(f"the open transaction of {transactional_id} is being aborted; retry")
 
     async def add_partitions(
         self,

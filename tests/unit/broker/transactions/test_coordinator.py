@@ -155,11 +155,13 @@ async def test_what_is_refused_for_long_is_tried_less_often(made: Transacting) -
 
 async def test_a_new_producer_fences_the_old_one_and_aborts_what_it_had_open(made: Transacting) -> None:
     old = await made.begun()
+    made.leaders.refuse = dict.fromkeys(made.partitions, NotLeader("nobody leads it now"))
     with pytest.raises(ConcurrentTransactions):
         await made.coordinator.init_producer_id("payments", 60_000)
     for commits in (True, False):
         with pytest.raises(ProducerFenced):
             await made.coordinator.end("payments", old, commits=commits, protocol=KEEPS_EPOCH)
+    made.leaders.refuse.clear()
     new = await made.initialized()
     assert (new.producer_id, new.producer_epoch) == (old.producer_id, old.producer_epoch + 2)
     assert {(each.marker.type, each.producer.producer_epoch) for each, _ in made.leaders.written} == {
@@ -167,6 +169,21 @@ async def test_a_new_producer_fences_the_old_one_and_aborts_what_it_had_open(mad
     }
     with pytest.raises(ProducerFenced):
         await made.coordinator.add_partitions("payments", old, made.partitions, protocol=KEEPS_EPOCH)
+
+
+@pytest.mark.parametrize("claims", [False, True])
+async def test_who_fences_a_producer_is_not_told_to_come_back_where_its_abort_is_quick(
+    made: Transacting, monkeypatch: pytest.MonkeyPatch, claims: bool
+) -> None:
+    """Java's admin clients before 3.8 took that for a failure of what they had done (KAFKA-16570)."""
+    monkeypatch.setattr(coordinator, "ENDING_MS", 30_000.0)
+    old = await made.begun()
+    new = await made.coordinator.init_producer_id("payments", 1, old if claims else None)
+    assert new.producer_id == old.producer_id
+    assert new.producer_epoch > old.producer_epoch
+    assert len(made.leaders.written) == len(made.partitions), "all markers of the abort"
+    with pytest.raises(ProducerFenced):
+        await made.coordinator.end("payments", old, commits=True, protocol=KEEPS_EPOCH)
 
 
 async def test_a_leader_may_ask_whether_a_partition_is_in_the_transaction(made: Transacting) -> None:
