@@ -32,6 +32,7 @@ class ClassicMember:
         "protocol_type",
         "protocols",
         "rebalance_timeout_ms",
+        "request",
         "session",
         "session_timeout_ms",
         "sync",
@@ -50,6 +51,7 @@ class ClassicMember:
 
     def update(self, request: JoinRequest) -> None:
         """The fields of a member's JoinGroup."""
+        self.request = request
         self.client_id = request.client_id
         self.client_host = request.client_host
         self.protocol_type = request.protocol_type

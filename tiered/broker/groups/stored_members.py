@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from itertools import starmap
 
 from tiered.broker.groups.classic_member import ClassicMember
 from tiered.broker.groups.patterns import compiled
@@ -83,35 +84,38 @@ def of_classic(
     group_id: str, *, generation: int, protocol_name: str, leader: str, members: Iterable[ClassicMember]
 ) -> Encode:
     """What SQL is to get."""
-    kept = KeptClassicGroup(
-        generation=generation, protocol_name=protocol_name, leader=leader, members=tuple(map(_kept_classic, members))
-    )
+    now = [(member.member_id, member.request, member.assignment) for member in members]
 
     def encode() -> bytes | None:
-        return encode_classic_group(kept) if _are_within_bound(group_id, map(_classic_bytes, kept.members)) else None
+        if not _are_within_bound(group_id, starmap(_classic_bytes, now)):
+            return None
+        kept = tuple(starmap(_kept_classic, now))
+        return encode_classic_group(
+            KeptClassicGroup(generation=generation, protocol_name=protocol_name, leader=leader, members=kept)
+        )
 
     return encode
 
 
-def _classic_bytes(member: KeptClassicMember) -> int:
+def _classic_bytes(member_id: str, request: JoinRequest, assignment: bytes) -> int:
     return (
         _MEMBER_BYTES
-        + sum(map(_text_bytes, (member.member_id, member.instance_id, member.client_id, member.client_host)))
-        + _binary_bytes(member.assignment)
-        + _protocols_bytes((each.name, each.metadata) for each in member.protocols)
+        + sum(map(_text_bytes, (member_id, request.instance_id, request.client_id, request.client_host)))
+        + _binary_bytes(assignment)
+        + _protocols_bytes((each.name, each.metadata) for each in request.protocols)
     )
 
 
-def _kept_classic(member: ClassicMember) -> KeptClassicMember:
+def _kept_classic(member_id: str, request: JoinRequest, assignment: bytes) -> KeptClassicMember:
     return KeptClassicMember(
-        member_id=member.member_id,
-        instance_id=member.instance_id,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        session_timeout_ms=member.session_timeout_ms,
-        rebalance_timeout_ms=member.rebalance_timeout_ms,
-        protocols=_kept_protocols((each.name, each.metadata) for each in member.protocols),
-        assignment=member.assignment,
+        member_id=member_id,
+        instance_id=request.instance_id,
+        client_id=request.client_id,
+        client_host=request.client_host,
+        session_timeout_ms=request.session_timeout_ms,
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        protocols=_kept_protocols((each.name, each.metadata) for each in request.protocols),
+        assignment=assignment,
     )
 
 
