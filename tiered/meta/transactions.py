@@ -10,6 +10,7 @@ Rows are locked in the order of their ids, after the slots: no two writers ever 
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from sqlalchemy import Connection, Select, bindparam, delete, insert, select, text
@@ -20,7 +21,7 @@ from tiered.meta import coordinator_slots, producer_ids, transaction_offsets
 from tiered.meta.coordinator_slots import tenure_of
 from tiered.meta.group_offsets import WriteOutcome, WritingCoordinator, hold
 from tiered.meta.tables import transaction_commit, transaction_partition, transactional_producer
-from tiered.meta.upserts import insert_for
+from tiered.meta.upserts import insert_for, insert_in
 from tiered.rules.transactions.transaction_state import (
     RAISES_EPOCH,
     PreparedTransaction,
@@ -53,29 +54,28 @@ class TransactionChange:
 
 def load(conn: Connection, transactional_id: str) -> Transaction | None:
     """The transactional id, or None."""
-    found = _transactions(conn, _columns().where(transactional_producer.c.transactional_id == transactional_id))
+    found = _transactions(conn, _NAMED, {"names": [transactional_id]})
     return found[0] if found else None
 
 
-def load_named(conn: Connection, names: Collection[str]) -> Mapping[str, Transaction]:
+def load_named(conn: Connection, names: Collection[str], *, with_partitions: bool = True) -> Mapping[str, Transaction]:
     """Those of these transactional ids that there are, NAMES_PER_STATEMENT at most."""
-    return {each.transactional_id: each for each in _transactions(conn, _named(names))}
+    assert len(names) <= NAMES_PER_STATEMENT
+    found = _transactions(conn, _NAMED, {"names": sorted(names)}, with_partitions=with_partitions)
+    return {each.transactional_id: each for each in found}
 
 
 def load_open(conn: Connection, slots: Collection[int]) -> tuple[Transaction, ...]:
     """Those of these slots that have something open, or decided and not carried out, by id."""
-    statement = _columns().where(transactional_producer.c.slot.in_(sorted(slots)))
-    return _transactions(conn, statement.where(transactional_producer.c.state.in_(_OPEN)))
+    return _transactions(conn, _IN_STATES, {"slots": sorted(slots), "states": _OPEN})
 
 
 def load_some(
     conn: Connection, *, slots: Collection[int], after: str, limit: int, with_partitions: bool = True
 ) -> tuple[Transaction, ...]:
     """Up to `limit` transactional ids of these slots that come after `after`, by id."""
-    statement = _columns().where(
-        transactional_producer.c.slot.in_(sorted(slots)), transactional_producer.c.transactional_id > after
-    )
-    return _transactions(conn, statement.limit(limit), with_partitions=with_partitions)
+    statement = _OF_SLOTS.where(transactional_producer.c.transactional_id > after).limit(limit)
+    return _transactions(conn, statement, {"slots": sorted(slots)}, with_partitions=with_partitions)
 
 
 def write(conn: Connection, transitions: Sequence[TransactionChange], by: WritingCoordinator) -> WriteOutcome:
@@ -124,7 +124,7 @@ def decide_together(
     held = coordinator_slots.lock(conn, set(slots.values()))
     _locked(conn, slots)
     # Without their partitions: many have many, and this changes none.
-    found = {each.transactional_id: each for each in _transactions(conn, _named(slots), with_partitions=False)}
+    found = load_named(conn, slots, with_partitions=False)
     if commits:
         transaction_offsets.check_together(conn, [each.producer_id for each in found.values()])
     exhausted = sum(each.is_exhausted for each in found.values()) if commits else 0
@@ -165,8 +165,7 @@ def _slots_of(conn: Connection, names: Iterable[str]) -> dict[str, int]:
 
 def load_decided(conn: Connection, slots: Collection[int]) -> tuple[Transaction, ...]:
     """Those of these slots that are decided and not carried out, by id."""
-    statement = _columns().where(transactional_producer.c.slot.in_(sorted(slots)))
-    return _transactions(conn, statement.where(transactional_producer.c.state.in_(_DECIDED)))
+    return _transactions(conn, _IN_STATES, {"slots": sorted(slots), "states": _DECIDED})
 
 
 def remove_old_commits(conn: Connection, *, before_ms: int) -> None:
@@ -201,19 +200,22 @@ def remove_expired(
     return tuple(names)
 
 
-def _named(names: Collection[str]) -> Select[Any]:
-    assert len(names) <= NAMES_PER_STATEMENT
-    return _columns().where(transactional_producer.c.transactional_id.in_(sorted(names)))
+_ALL = select(*(transactional_producer.c[name] for name in Transaction.__slots__ if name != "partitions")).order_by(
+    transactional_producer.c.transactional_id
+)
+_NAMED = _ALL.where(transactional_producer.c.transactional_id.in_(bindparam("names", expanding=True)))
+_OF_SLOTS = _ALL.where(transactional_producer.c.slot.in_(bindparam("slots", expanding=True)))
+_IN_STATES = _OF_SLOTS.where(transactional_producer.c.state.in_(bindparam("states", expanding=True)))
 
 
-def _columns() -> Select[Any]:
-    names = (name for name in Transaction.__slots__ if name != "partitions")
-    statement = select(*(transactional_producer.c[name] for name in names))
-    return statement.order_by(transactional_producer.c.transactional_id)
-
-
-def _transactions(conn: Connection, statement: Select[Any], *, with_partitions: bool = True) -> tuple[Transaction, ...]:
-    rows = conn.execute(statement).mappings().all()
+def _transactions(
+    conn: Connection,
+    statement: Select[Any],
+    parameters: Mapping[str, Sequence[Any]],
+    *,
+    with_partitions: bool = True,
+) -> tuple[Transaction, ...]:
+    rows = conn.execute(statement, parameters).mappings().all()
     partitions: dict[str, list[TopicPartition]] = {row["transactional_id"]: [] for row in rows}
     names = sorted(partitions) if with_partitions else []
     for first in range(0, len(names), NAMES_PER_STATEMENT):
@@ -315,17 +317,22 @@ def _put(conn: Connection, transitions: Sequence[TransactionChange], slot_epochs
     if conn.dialect.name == "postgresql":
         conn.execute(_POSTGRES_UPSERT, {name: [row[name] for row in rows] for name in _COLUMNS})
         return
-    statement = insert_for(conn, transactional_producer)
+    conn.execute(_sqlite_upsert(), rows)
+
+
+@cache
+def _sqlite_upsert() -> Any:
+    statement = insert_in("sqlite", transactional_producer)
     new = statement.excluded
-    conn.execute(
-        statement.on_conflict_do_update(
-            index_elements=["transactional_id"],
-            set_={name: new[name] for name in _COLUMNS if name != "transactional_id"},
-        ),
-        rows,
+    return statement.on_conflict_do_update(
+        index_elements=["transactional_id"], set_={name: new[name] for name in _COLUMNS if name != "transactional_id"}
     )
 
 
+_FORGET_PARTITIONS = delete(transaction_partition).where(
+    transaction_partition.c.transactional_id.in_(bindparam("names", expanding=True))
+)
+_ADD_PARTITIONS = insert(transaction_partition)
 _POSTGRES_PARTITIONS = text("""
 INSERT INTO transaction_partition (transactional_id, topic_id, partition)
 SELECT * FROM unnest(CAST(:transactional_id AS text[]), CAST(:topic_id AS uuid[]), CAST(:partition AS int[]))
@@ -347,14 +354,13 @@ def _put_partitions(conn: Connection, transitions: Sequence[TransactionChange]) 
             for added in sorted(each.after.partitions - known)
         ]
     for first in range(0, len(over), NAMES_PER_STATEMENT):
-        names = over[first : first + NAMES_PER_STATEMENT]
-        conn.execute(delete(transaction_partition).where(transaction_partition.c.transactional_id.in_(names)))
+        conn.execute(_FORGET_PARTITIONS, {"names": over[first : first + NAMES_PER_STATEMENT]})
     if not rows:
         return
     if conn.dialect.name == "postgresql":
         conn.execute(_POSTGRES_PARTITIONS, {name: [row[name] for row in rows] for name in rows[0]})
     else:
-        conn.execute(insert(transaction_partition), rows)
+        conn.execute(_ADD_PARTITIONS, rows)
 
 
 def _decide_offsets(conn: Connection, transitions: Sequence[TransactionChange]) -> None:
