@@ -52,6 +52,10 @@ class Client:
         self.rng = Random(world.rng.random())
         self._where: Where | None = None
 
+    async def run(self) -> None:
+        """What it does on its machine, until nobody writes any more or for ever."""
+        raise NotImplementedError
+
     async def ask(self, broker_id: int, work: Callable[[Broker], Awaitable[T]]) -> T:
         """Raises Unanswered and TieredError."""
         machine = self.world.machines[broker_id]
@@ -89,6 +93,15 @@ class Client:
         return found
 
     _newest_epoch = -1
+
+    async def find_coordinator(self, name: str) -> int:
+        """Of a group or a transactional id, as any broker believes; they are found in the same way."""
+
+        async def find(broker: Broker) -> int:
+            elsewhere = broker.groups.coordinator_elsewhere(name)
+            return broker.broker_id if elsewhere is None else elsewhere.broker_id
+
+        return await self.ask(self.rng.choice(sorted(self.world.machines)), find)
 
     async def rest(self) -> None:
         """After an error: looks for the leader anew."""

@@ -64,15 +64,8 @@ class Committer(Client):
             )
 
     async def _find(self) -> int:
-        if self._coordinator is not None:
-            return self._coordinator
-        asked = self.rng.choice(sorted(self.world.machines))
-
-        async def find(broker: Broker) -> int:
-            elsewhere = broker.groups.coordinator_elsewhere(self._group_id)
-            return broker.broker_id if elsewhere is None else elsewhere.broker_id
-
-        self._coordinator = await self.ask(asked, find)
+        if self._coordinator is None:
+            self._coordinator = await self.find_coordinator(self._group_id)
         return self._coordinator
 
     async def _commit(self, coordinator: int) -> None:

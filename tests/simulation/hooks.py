@@ -25,7 +25,6 @@ from tiered.hot.log import Log
 from tiered.meta import changes, group_offsets, transactions
 from tiered.meta.changes import ChangeSet
 from tiered.meta.transactions import TransactionChange
-from tiered.rules.transactions.transaction_state import TransactionState
 
 
 class Hooks:
@@ -37,8 +36,8 @@ class Hooks:
     rng: Random = Random(0)
     offsets_written: Callable[[Connection], None] = lambda conn: None
     """Looks at what a transaction of a group coordinator is about to commit."""
-    transitions_written: Callable[[Connection, Sequence[TransactionChange]], None] = lambda conn, decided: None
-    """Looks at what a coordinator of transactions is about to commit: at those that it decides."""
+    transitions_written: Callable[[Connection, Sequence[TransactionChange]], None] = lambda conn, written: None
+    """Looks at what somebody is about to commit of transactions."""
     answers: ClassVar[dict[tuple[int, int], ChangeSet]] = {}
     """Of the change feed, in this run."""
     is_installed = False
@@ -109,21 +108,13 @@ def _install_offsets() -> None:
 
 
 def _install_transactions() -> None:
-    plain = transactions.write
+    plain = transactions._write
 
-    def write(conn: Connection, transitions: Sequence[TransactionChange], by: Any) -> Any:
-        written = plain(conn, transitions, by)
-        ongoing = TransactionState.ONGOING
-        decided = [
-            each
-            for number, each in enumerate(transitions)
-            if number not in written.refused
-            and (each.before is not None and each.before.state is ongoing and each.after.state.is_decided)
-        ]
-        Hooks.transitions_written(conn, decided)
-        return written
+    def write(conn: Connection, transitions: Sequence[TransactionChange], slot_epochs: Any) -> None:
+        plain(conn, transitions, slot_epochs)
+        Hooks.transitions_written(conn, transitions)
 
-    transactions.write = write
+    transactions._write = write
 
 
 _OF_A_BATCH = struct.Struct(">12x i x I h i").unpack_from

@@ -46,6 +46,8 @@ def hunt(mutant: Mutant, seeds: range) -> Catch | None:
             outcome = runner.run_seed(seed, plan=mutant.plan)
         if outcome.violation is None:
             continue
+        if "TypeError(" in outcome.violation or "AttributeError(" in outcome.violation:
+            raise TypeError(f"{mutant.name} does not fit the code any more: {outcome.violation}")
         without = runner.run_seed(seed, plan=mutant.plan).violation
         if without is not None:
             print(f"seed {seed} proves nothing of {mutant.name}: without it: {without}", flush=True)

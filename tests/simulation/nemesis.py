@@ -5,12 +5,15 @@ another in-sync replica holds everything. Must never look into a broker: it sees
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import TYPE_CHECKING
 
 from tests.simulation.machine import Machine
-from tests.simulation.network import SQL, STORE
+from tests.simulation.network import SQL, STORE, Late
+from tiered.broker.transactions.broker_channel import ProducersMarker
+from tiered.formats.control_record import MarkerType
+from tiered.rules.transactions.transaction_state import ProducerIdAndEpoch
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -49,6 +52,11 @@ class Nemesis:
             (0.5, self._wipe),
             (0.7, self._slow_disk),
         ]
+        if world.plan.transactors:
+            self._kinds.append((2.0, self._markers_come_late))
+        self._breaks_next_markers = False
+        self._late: dict[ProducerIdAndEpoch, Callable[[], None]] = {}
+        """Requests with markers, by who must not be meant by them any more."""
 
     async def run(self, until_s: float) -> None:
         """Faults until then."""
@@ -168,6 +176,33 @@ class Nemesis:
         seconds = self._rng.choice([0.5, 3.0, 8.0]) * self._rng.random()
         self._later(seconds, lambda: None if process.is_dead else process.resume())
         return f"SIGSTOP: {machine.name} for {seconds:.2f} s"
+
+    def _markers_come_late(self) -> str:
+        self._breaks_next_markers = True
+        return "late markers: of the next transaction"
+
+    def breaks(self, sender: Machine, markers: Sequence[ProducersMarker]) -> Late | None:
+        """Whether the connection breaks on which the broker sends these: they arrive when the producer's next
+        transaction is open.
+
+        Where they raise no epoch, the next ones of the same coordinator must not overtake them: it dies.
+        """
+        raises_epoch = all(each.raises_epoch for each in markers)
+        if not self._breaks_next_markers or not (raises_epoch or markers[0].marker.type is MarkerType.COMMIT):
+            return None
+        self._breaks_next_markers = False
+        world, producer = self._world, markers[0].producer
+        world.trace("nemesis", f"markers for {producer} are late")
+        if not raises_epoch:
+            world.loop.call_soon(sender.kill, context=world.context)
+            self._start_later(sender, 0.3 * self._rng.random())
+        return lambda arrive: self._late.update({producer: arrive})
+
+    def begins(self, producer: ProducerIdAndEpoch) -> None:
+        """A transaction, or one of its partitions, is in SQL."""
+        arrive = self._late.pop(producer, None)
+        if arrive is not None:
+            self._world.loop.call_later(0.3 * self._rng.random(), arrive, context=self._world.context)
 
     def _stop(self) -> str | None:
         machine = self._victim()

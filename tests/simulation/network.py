@@ -13,6 +13,9 @@ from tests.simulation.loop import NOBODY, Process, SimLoop
 
 T = TypeVar("T")
 
+Late = Callable[[Callable[[], None]], None]
+"""Takes what makes a question arrive, for when it is to."""
+
 SQL = "sql"
 STORE = "s3"
 
@@ -62,15 +65,20 @@ class Network:
         work: Callable[[], Awaitable[T]],
         *,
         timeout_s: float,
+        late: Late | None = None,
         into: "asyncio.Future[Any] | None" = None,
     ) -> T:
         """What `work()` returned or raised, run as a task of `process` on the machine `target`. Raises Unanswered.
 
-        Whoever gives the future that the answer goes `into` can end the wait with it.
+        With `late` the connection breaks, and the question arrives when that says so. Whoever gives the future that
+        the answer goes `into` can end the wait with it.
         """
         asking = _Question(self, source, target, process, work, into or self._loop.create_future())
         self.messages += 1
-        if self.reaches(source, target):
+        if late is not None:
+            late(asking.arrive)
+            timeout_s = 0.0
+        elif self.reaches(source, target):
             self._loop.call_later(self.delay(source, target), asking.arrive, context=NOBODY)
         deadline = self._loop.call_later(timeout_s, asking.give_up, timeout_s)
         try:

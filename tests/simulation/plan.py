@@ -47,7 +47,7 @@ class Plan:
 
 
 PLAIN = Plan()
-TRANSACTIONAL = Plan(transactors=4, groups=1, batches_per_second=0.7)
+TRANSACTIONAL = Plan(transactors=3, groups=1, batches_per_second=0.7)
 
 
 def plan_of(seed: int) -> Plan:

@@ -12,11 +12,13 @@ from tiered.formats.segment_object import AbortedIndexEntry
 from tiered.rules.partition import read_plan
 
 BEGINS_ANEW = 0.1
-"""How often it reads all again: from the store, and what was aborted long ago."""
+"""How often it reads all again: from the store, and what was aborted long ago. Once more when nobody writes."""
 
 
 class StableReader(Consumer):
     """As Consumer, up to the last stable offset."""
+
+    _reads_for_the_last_time = False
 
     async def _look_at_the_end(self, where: Where) -> None:
         async def look(broker: Broker) -> None:
@@ -36,7 +38,10 @@ class StableReader(Consumer):
         partition = self._partition(broker)
         partition.require_replica()
         partition.check_leader_epoch(where.leader_epoch)
-        if self.rng.random() < BEGINS_ANEW:
+        begins_anew = self.rng.random() < BEGINS_ANEW
+        if self.world.stops_producing:
+            begins_anew, self._reads_for_the_last_time = not self._reads_for_the_last_time, True
+        if begins_anew:
             self.position = 0
         offset, data = self.position, b""
         aborted: list[AbortedIndexEntry] = []

@@ -5,6 +5,7 @@ speaks of it must say the same. Must never look at time, nor change anything.
 """
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
@@ -39,6 +40,8 @@ class Attempt:
     """Where each was sent, by CRC."""
     offsets: SentOffsets | None = None
     asks_commit: bool = False
+    together: "Together | None" = None
+    """Those that are to be committed in one step with it."""
     is_superseded: bool = False
     """InitProducerId has answered a later producer since, and until then nothing was decided."""
     fate: Fate | None = None
@@ -52,12 +55,28 @@ class Attempt:
 
 
 @dataclass(eq=False, slots=True)
+class Together:
+    """Transactions of several producers that are to be committed in one step, once under a key."""
+
+    key: str
+    attempts: list[Attempt]
+
+    def __str__(self) -> str:
+        return f"{self.key} ({', '.join(str(each.number) for each in self.attempts)})"
+
+
+@dataclass(eq=False, slots=True)
 class Span:
     """A transaction's place in one partition, as its batches and its marker say."""
 
-    first_offset: int
     attempt: Attempt
+    offsets: list[int] = field(default_factory=list)
+    """Of its batches."""
     marker_offset: int | None = None
+
+    @property
+    def first_offset(self) -> int:
+        return self.offsets[0]
 
 
 class TransactionBook:
@@ -71,6 +90,8 @@ class TransactionBook:
         """Producer id, epoch and what it says, by CRC."""
         self.positions: dict[str, int] = {}
         """How far each group's committed transactions have come."""
+        self._together: dict[str, Together] = {}
+        """What was committed under each key."""
         self._spans: dict[TopicPartition, list[Span]] = defaultdict(list)
         self._open: dict[TopicPartition, dict[int, Span]] = defaultdict(dict)
         self._placed: set[tuple[TopicPartition, int]] = set()
@@ -100,10 +121,40 @@ class TransactionBook:
             if before.producer_id == producer.producer_id and before.producer_epoch < producer.producer_epoch:
                 attempt.is_superseded = True
 
+    def told_together(self, together: Together, *, commits: bool) -> None:
+        """Whoever wanted them committed was told that they are, or that others are under their key (X2)."""
+        committed = self._together.get(together.key)
+        if committed is None or (commits and committed is not together):
+            raise Violation(f"X2: {together}: a commit under the key was answered, and {committed} is committed")
+        for attempt in together.attempts:
+            if attempt.fate is None:
+                raise Violation(f"X2: {attempt} is open, and the commit of {together} was answered")
+
+    def open_attempt(self, transactional_id: str, producer: ProducerIdAndEpoch) -> Attempt | None:
+        """The one of a producer of which SQL says that it is open."""
+        return self._current.get((transactional_id, producer))
+
+    def told_of_abort(self, attempt: Attempt) -> None:
+        """A person was told that it is open no more (X2)."""
+        if attempt.fate is None:
+            raise Violation(f"X2: {attempt} is open, and its abort was answered")
+
     # SQL
 
-    def decided(self, before: Transaction, after: Transaction) -> None:
-        """SQL has a decision, or will have it in a moment."""
+    def decided(self, changes: Sequence[tuple[Transaction, Transaction]]) -> None:
+        """SQL has these decisions in one step, or will have them in a moment: each before and after."""
+        attempts = [self._decided(before, after) for before, after in changes]
+        for attempt in attempts:
+            together = attempt.together
+            if together is None or attempt.fate is not Fate.COMMITTED:
+                continue
+            if not all(each in attempts and each.fate is Fate.COMMITTED for each in together.attempts):
+                raise Violation(f"X1: {attempt} is committed without the others of {together}")
+            committed = self._together.setdefault(together.key, together)
+            if committed is not together:
+                raise Violation(f"X1: {together} is committed, and {committed} was under the same key")
+
+    def _decided(self, before: Transaction, after: Transaction) -> Attempt:
         producer = ProducerIdAndEpoch(before.producer_id, before.producer_epoch)
         attempt = self._current.get((before.transactional_id, producer))
         if attempt is None:
@@ -120,6 +171,7 @@ class TransactionBook:
                     f"X5: {attempt} has worked off the inputs {first} to {end} of {group_id}, which is at {position}"
                 )
             self.positions[group_id] = end
+        return attempt
 
     def check_position(self, group_id: str, stored: int) -> None:
         """In a SQL transaction that is about to be committed."""
@@ -156,12 +208,13 @@ class TransactionBook:
                     f"X7: {book.name}: {attempt} has a batch at offset {offset}, and its marker is at "
                     f"{ended.marker_offset}"
                 )
-            span = self._open[book.key][producer_id] = Span(offset, attempt)
+            span = self._open[book.key][producer_id] = Span(attempt)
             self._spans[book.key].append(span)
         elif span.attempt is not attempt:
             raise Violation(
                 f"X7: {book.name}: {attempt} goes on at offset {offset} with what is open of {span.attempt}"
             )
+        span.offsets.append(offset)
 
     def _marker(
         self, book: Book, offset: int, producer_id: int, producer_epoch: int, marker: TransactionMarker
@@ -178,13 +231,15 @@ class TransactionBook:
         if producer_epoch - attempt.producer.producer_epoch not in (0, 1):
             raise Violation(f"X7: {book.name}: {attempt} is ended at {offset} by a marker of epoch {producer_epoch}")
 
-    def stable_offset(self, key: TopicPartition, high_watermark: int) -> int:
-        """The first offset below the high watermark that is of a transaction whose marker is not."""
+    def stable_offset(self, key: TopicPartition, high_watermark: int, *, stored: int = 0) -> int:
+        """The first offset from `stored` on, and below the high watermark, of a transaction whose marker is not."""
         return min(
             (
-                span.first_offset
+                offset
                 for span in self._spans[key]
                 if span.marker_offset is None or span.marker_offset >= high_watermark
+                for offset in span.offsets
+                if stored <= offset < high_watermark
             ),
             default=high_watermark,
         )
@@ -192,8 +247,9 @@ class TransactionBook:
     def check_stable(self, book: Book, machine: str, high_watermark: int, last_stable_offset: int) -> None:
         """A replica has a last stable offset (X4)."""
         # What is in the store was below the last stable offset: its transactions have ended, wherever the markers are.
+        # A copy that begins there does not know of them before it has one of their later records.
         stored = 0 if book.row is None else book.row.cold_end_offset
-        allowed = min(high_watermark, max(stored, self.stable_offset(book.key, high_watermark)))
+        allowed = min(high_watermark, max(stored, self.stable_offset(book.key, high_watermark, stored=stored)))
         if last_stable_offset > allowed:
             raise Violation(
                 f"X4: {book.name}: the last stable offset of {machine} is {last_stable_offset}, and a transaction is "

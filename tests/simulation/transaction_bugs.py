@@ -61,10 +61,10 @@ def _decides_offsets_apart() -> Patches:
 def _sends_markers_before_the_decision() -> Patches:
     plain = TransactionCoordinator._store
 
-    async def store(self: Any, before: Any, after: Any) -> Any:
+    async def store(self: Any, before: Any, after: Any, **given: Any) -> Any:
         if after.state.is_decided:
             self._carry_out(after)
-        return await plain(self, before, after)
+        return await plain(self, before, after, **given)
 
     return [(TransactionCoordinator, "_store", store)]
 
@@ -102,9 +102,8 @@ def _times_out_what_is_decided() -> Patches:
         return now.started_at_ms is not None and now_ms - now.started_at_ms > now.timeout_ms
 
     def fenced(now: Any, *, now_ms: int, keeps_claim: bool = False) -> Any:
-        return replace(
-            now, state=TransactionState.PREPARE_ABORT, producer_epoch=now.producer_epoch + 1, changed_at_ms=now_ms
-        )
+        epoch = min(now.producer_epoch + 1, transaction_state.MAX_PRODUCER_EPOCH)
+        return replace(now, state=TransactionState.PREPARE_ABORT, producer_epoch=epoch, changed_at_ms=now_ms)
 
     return [(transaction_state, "is_timed_out", is_timed_out), (transaction_state, "fenced", fenced)]
 
@@ -152,19 +151,53 @@ def _leaves_aborted_out_of_objects() -> Patches:
     return [(uploader, "describe", lambda *args, **given: plain(*args, **{**given, "aborted": ()}))]
 
 
-def _appends_any_marker() -> Patches:
-    return [(producer_state, "must_append_marker", lambda entry, marker, producer, *, raises_epoch: True)]
+def _appends_markers_of_any_coordinator() -> Patches:
+    plain = producer_state.must_append_marker
+
+    def must_append_marker(entry: Any, marker: Any, producer: Any, *, raises_epoch: bool) -> bool:
+        now = None if entry is None else replace(entry, coordinator_epoch=-1)
+        return plain(now, marker, producer, raises_epoch=raises_epoch)
+
+    return [(producer_state, "must_append_marker", must_append_marker)]
+
+
+def _appends_markers_of_any_epoch() -> Patches:
+    plain = producer_state.must_append_marker
+
+    def must_append_marker(entry: Any, marker: Any, producer: Any, *, raises_epoch: bool) -> bool:
+        latest = replace(producer, producer_epoch=transaction_state.MAX_PRODUCER_EPOCH)
+        return plain(entry, marker, latest, raises_epoch=raises_epoch)
+
+    return [(producer_state, "must_append_marker", must_append_marker)]
 
 
 def _answers_before_sql() -> Patches:
-    async def store(self: Any, before: Any, after: Any) -> Any:
+    async def store(self: Any, before: Any, after: Any, **given: Any) -> Any:
         if after is before or not after.state.is_decided:
-            return await plain(self, before, after)
-        _run(plain(self, before, after))
+            return await plain(self, before, after, **given)
+        _run(plain(self, before, after, **given))
         return after
 
     plain = TransactionCoordinator._store
     return [(TransactionCoordinator, "_store", store)]
+
+
+def _answers_a_persons_abort_before_sql() -> Patches:
+    plain = TransactionCoordinator.abort
+
+    async def abort(self: Any, transactional_id: str) -> None:
+        _run(plain(self, transactional_id))
+
+    return [(TransactionCoordinator, "abort", abort)]
+
+
+def _commits_together_in_parts() -> Patches:
+    plain = TransactionCoordinator.decide_together
+
+    async def decide_together(self: Any, prepared: Any, *, commit_key: str | None) -> bool:
+        return all([await plain(self, [each], commit_key=f"{commit_key}/{each.transactional_id}") for each in prepared])
+
+    return [(TransactionCoordinator, "decide_together", decide_together)]
 
 
 MUTANTS = (
@@ -202,6 +235,24 @@ MUTANTS = (
         name="answers_before_sql",
         breaks="X2: EndTxn is answered before SQL has the decision",
         patches=_answers_before_sql,
+        plan=TRANSACTIONAL,
+    ),
+    Mutant(
+        name="abort_before_sql",
+        breaks="X2: a person is told of an abort before SQL has the decision",
+        patches=_answers_a_persons_abort_before_sql,
+        plan=TRANSACTIONAL,
+    ),
+    Mutant(
+        name="together_in_parts",
+        breaks="X1: transactions that are committed together are decided one after the other",
+        patches=_commits_together_in_parts,
+        plan=TRANSACTIONAL,
+    ),
+    Mutant(
+        name="commit_keys_forgotten",
+        breaks="X1: a batch that was written again is committed under its key once more",
+        patches=lambda: [(transactions, "_is_new_key", lambda conn, commit_key, now_ms: True)],
         plan=TRANSACTIONAL,
     ),
     Mutant(
@@ -265,9 +316,15 @@ MUTANTS = (
         plan=TRANSACTIONAL,
     ),
     Mutant(
-        name="markers_unchecked",
-        breaks="X7: a leader appends any marker, whichever epochs it is of",
-        patches=_appends_any_marker,
+        name="marker_coordinators_unchecked",
+        breaks="X7: a leader appends markers of a coordinator that has been replaced",
+        patches=_appends_markers_of_any_coordinator,
+        plan=TRANSACTIONAL,
+    ),
+    Mutant(
+        name="marker_epochs_unchecked",
+        breaks="X7: a leader appends markers of transactions before the open one",
+        patches=_appends_markers_of_any_epoch,
         plan=TRANSACTIONAL,
     ),
 )

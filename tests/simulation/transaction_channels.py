@@ -7,7 +7,7 @@ process that does not serve.
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from tests.simulation.network import Unanswered
+from tests.simulation.network import Late, Unanswered
 from tiered.broker.broker import Broker
 from tiered.broker.transactions.broker_channel import KINDS, AskedTransaction, Outcomes, ProducersMarker
 from tiered.errors import RequestTimedOut, ShuttingDown, TieredError, UnknownTopicOrPartition
@@ -41,13 +41,23 @@ class SimTransactionChannels:
 
     async def write_markers(self, leader: BrokerRow, markers: Sequence[ProducersMarker]) -> Sequence[Outcomes]:
         return await self._ask(
-            leader.broker_id, lambda broker: _write_markers(broker, markers), timeout_s=MARKERS_TIMEOUT_S
+            leader.broker_id,
+            lambda broker: _write_markers(broker, markers),
+            timeout_s=MARKERS_TIMEOUT_S,
+            late=self._machine.world.nemesis.breaks(self._machine, markers),
         )
 
     def close(self) -> None:
         self._closed = True
 
-    async def _ask(self, broker_id: int, work: Callable[[Broker], Awaitable[T]], *, timeout_s: float) -> T:
+    async def _ask(
+        self,
+        broker_id: int,
+        work: Callable[[Broker], Awaitable[T]],
+        *,
+        timeout_s: float,
+        late: Late | None = None,
+    ) -> T:
         if self._closed:
             raise ShuttingDown("this broker is stopping, and asks nobody any more")
         source = self._machine
@@ -64,7 +74,7 @@ class SimTransactionChannels:
             return await work(broker)
 
         try:
-            return await world.network.call(source.name, target.name, process, answer, timeout_s=timeout_s)
+            return await world.network.call(source.name, target.name, process, answer, timeout_s=timeout_s, late=late)
         except Unanswered as error:
             raise RequestTimedOut(str(error)) from None
 

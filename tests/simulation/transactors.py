@@ -83,8 +83,11 @@ class Transactor(Client):
                 await self._live()
             except Replaced as error:
                 world.counts[f"transactions: {error}"] += 1
-        if "clock jumps" in world.nemesis.faults:
-            # Whoever has an old time in SQL may be waited for: somebody starts the program once more.
+        await self.leave_nothing_open()
+
+    async def leave_nothing_open(self) -> None:
+        """Whoever has an old time in SQL may be waited for: somebody starts the program once more."""
+        if "clock jumps" in self.world.nemesis.faults:
             while not await self._ended_by_a_new_instance():
                 pass
 
@@ -108,6 +111,13 @@ class Transactor(Client):
             "SELECT max(committed_offset) FROM group_offset WHERE group_id = ?", (self._group_id,)
         ).scalar()
         self._book.check_position(self._group_id, found or 0)
+
+    async def prepare(self) -> Attempt:
+        """A transaction of a new instance, which is left open. Raises Over, Replaced."""
+        await self._initialize(claimed=None)
+        attempt = self._book.begin(self._id, self._producer)
+        await self._write(attempt, self.rng.randint(0, 40))
+        return attempt
 
     # One transaction
 
@@ -216,18 +226,10 @@ class Transactor(Client):
     # Questions
 
     async def _coordinator(self, name: str) -> int:
-        """Of a transactional id or a group: they are found in the same way."""
         known = self._coordinators.get(name)
-        if known is not None:
-            return known
-
-        async def find(broker: Broker) -> int:
-            elsewhere = broker.groups.coordinator_elsewhere(name)
-            return broker.broker_id if elsewhere is None else elsewhere.broker_id
-
-        found = await self.ask(self.rng.choice(sorted(self.world.machines)), find)
-        self._coordinators[name] = found
-        return found
+        if known is None:
+            known = self._coordinators[name] = await self.find_coordinator(name)
+        return known
 
     async def _initialize(self, *, claimed: ProducerIdAndEpoch | None) -> None:
         async def initialize() -> ProducerIdAndEpoch:

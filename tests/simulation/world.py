@@ -22,6 +22,7 @@ from sqlalchemy import Connection, insert
 
 from tests.follower_questions import found_for
 from tests.simulation import hooks
+from tests.simulation.administrator import Administrator
 from tests.simulation.books import Violation
 from tests.simulation.checker import Checker
 from tests.simulation.clients import ALL, Client, Consumer, Producer
@@ -29,6 +30,7 @@ from tests.simulation.clock import EPOCH_MS
 from tests.simulation.committers import Committer
 from tests.simulation.convergence import converge
 from tests.simulation.database import Catalogue, SqlServer
+from tests.simulation.job import Job
 from tests.simulation.loop import NOBODY, PROCESS, Process, SimLoop, Stuck
 from tests.simulation.machine import Machine
 from tests.simulation.nemesis import Nemesis
@@ -72,6 +74,7 @@ class World:
         self.nemesis = Nemesis(self, Random(self.rng.random()))
         self.machines: dict[int, Machine] = {}
         self.clients: list[Client] = []
+        self.transactors: list[Transactor] = []
         self.stops_producing = False
         self.is_over = False
         self.counts: Counter[str] = Counter()
@@ -227,19 +230,26 @@ class World:
         except Violation as violation:
             self.violation_outside(str(violation))
 
-    def _transitions_written(self, conn: Connection, decided: Sequence[TransactionChange]) -> None:
+    def _transitions_written(self, conn: Connection, written: Sequence[TransactionChange]) -> None:
         try:
-            for each in decided:
-                assert each.before is not None
-                self.checker.transactions.decided(each.before, each.after)
+            ongoing = TransactionState.ONGOING
+            self.checker.transactions.decided(
+                [
+                    (each.before, each.after)
+                    for each in written
+                    if each.before is not None and each.before.state is ongoing and each.after.state.is_decided
+                ]
+            )
+            for each in written:
+                if each.after.state is ongoing:
+                    self.nemesis.begins(each.after.told)
             self._check_offsets(conn)
         except Violation as violation:
             self.violation_outside(str(violation))
 
     def _check_offsets(self, conn: Connection) -> None:
-        for client in self.clients:
-            if isinstance(client, Transactor):
-                client.check_stored(conn)
+        for transactor in self.transactors:
+            transactor.check_stored(conn)
 
     async def _story(self) -> None:
         # Where commits are gathered for long, some wait in a coordinator that is replaced meanwhile.
@@ -319,38 +329,25 @@ class World:
         self.sql.change_now(use)
 
     def _start_clients(self, keys: list[TopicPartition]) -> list["asyncio.Task[None]"]:
-        number = 0
-        work: list[Producer | Consumer | Committer | Transactor] = []
+        clients = self.clients
         for key in keys:
             for acks in (ALL, ALL, 1):
-                producer = Producer(self, number, key, acks=acks)
-                self.clients.append(producer)
-                work.append(producer)
-                number += 1
-            consumer = Consumer(self, number, key)
-            self.clients.append(consumer)
-            work.append(consumer)
-            number += 1
+                clients.append(Producer(self, len(clients), key, acks=acks))
+            clients.append(Consumer(self, len(clients), key))
         for _ in range(self.plan.groups):
-            committer = Committer(self, number, keys[0])
-            self.clients.append(committer)
-            work.append(committer)
-            number += 1
-        for transactional_id, protocol in self._transactional_ids():
-            transactor = Transactor(self, number, transactional_id, keys, protocol=protocol)
-            self.clients.append(transactor)
-            work.append(transactor)
-            number += 1
-        for key in keys if self.plan.transactors else ():
-            reader = StableReader(self, number, key)
-            self.clients.append(reader)
-            work.append(reader)
-            number += 1
-        tasks = []
-        for client in work:
-            process = Process(self.loop, client.name)
-            tasks.append(process.spawn(self._client(client)))
-        return tasks
+            clients.append(Committer(self, len(clients), keys[0]))
+        if self.plan.transactors:
+            for transactional_id, protocol in self._transactional_ids():
+                transactor = Transactor(self, len(clients), transactional_id, keys, protocol=protocol)
+                clients.append(transactor)
+                self.transactors.append(transactor)
+            job = Job(self, len(clients), keys)
+            clients.append(job)
+            self.transactors += job.tasks
+            clients.append(Administrator(self, len(clients), keys[0]))
+            for key in keys:
+                clients.append(StableReader(self, len(clients), key))
+        return [Process(self.loop, client.name).spawn(self._client(client)) for client in clients]
 
     def _transactional_ids(self) -> list[tuple[str, int]]:
         """With their protocols. The last one has two producers, as where one is taken for dead and goes on."""
@@ -358,7 +355,7 @@ class World:
         ids = [(f"transactor-{number}", 1 + number % 2) for number in range(count - 1)]
         return [*ids, (f"transactor-{count - 2}", self.rng.choice([1, 2]))] if count > 1 else []
 
-    async def _client(self, client: "Producer | Consumer | Committer | Transactor") -> None:
+    async def _client(self, client: Client) -> None:
         try:
             await client.run()
         except Violation as violation:
