@@ -44,6 +44,10 @@ class RulesOnly:
     def __init__(self, *transactions: Transaction) -> None:
         self.transactions = {each.transactional_id: each for each in transactions}
         self.asked = 0
+        self.is_at_rest = False
+
+    def at_rest(self, transactional_id: str) -> Transaction | None:
+        return self.transactions.get(transactional_id) if self.is_at_rest else None
 
     async def add_partitions(
         self,

@@ -214,6 +214,12 @@ class TransactionCoordinator:
             )
             await self._store(now, after)
 
+    def at_rest(self, transactional_id: str) -> Transaction | None:
+        """The transaction as SQL has it, where that is known here and no request is about to change it."""
+        if transactional_id in self._turns or not self._is_ours(transactional_id):
+            return None
+        return self._known.get(transactional_id)
+
     async def check_partitions(
         self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, TieredError | None]:

@@ -16,7 +16,12 @@ from tiered.broker.transactions.broker_channel import AskedTransaction, Outcomes
 from tiered.errors import ConcurrentTransactions, CoordinatorNotAvailable, TieredError
 from tiered.ids import TopicPartition
 from tiered.meta.brokers import BrokerRow
-from tiered.rules.transactions.transaction_state import RAISES_EPOCH, ProducerIdAndEpoch
+from tiered.rules.transactions.transaction_state import (
+    RAISES_EPOCH,
+    ProducerIdAndEpoch,
+    Transaction,
+    check_partition,
+)
 
 MAX_WAITING = 10_000
 """Questions for one broker. Each holds back a request of a producer, and so its connection."""
@@ -28,6 +33,9 @@ MOST_VOIDED = 5
 
 class CoordinatorHere(Protocol):
     """What this broker's own coordinator of transactions is asked."""
+
+    def at_rest(self, transactional_id: str) -> Transaction | None:
+        """The transaction as SQL has it, where that is known here and no request is about to change it."""
 
     async def add_partitions(
         self,
@@ -79,6 +87,20 @@ class Verifications:
         self._elsewhere = coordinator_elsewhere
         self._channels = channels
         self._queues: dict[int, _QueueState] = {}
+
+    def is_open_here(self, transactional_id: str, producer: ProducerIdAndEpoch, partition: TopicPartition) -> bool:
+        """True where it is known without waiting that the partition is in the producer's open transaction.
+
+        This broker coordinates it then. Where it is False, `verify` tells.
+        """
+        now = self._here.at_rest(transactional_id)
+        if now is None:
+            return False
+        try:
+            check_partition(now, producer, partition)
+        except TieredError:
+            return False
+        return True
 
     async def verify(
         self,

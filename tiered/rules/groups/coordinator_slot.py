@@ -6,8 +6,10 @@ partition of `__consumer_offsets` are right about the slot.
 
 from collections import Counter
 from collections.abc import Collection, Mapping
+from functools import lru_cache
 
 
+@lru_cache(1024)  # Each request of a coordinator asks several times.
 def java_string_hash(text: str) -> int:
     """`String.hashCode` of Java: over UTF-16 code units, wrapped to a signed 32-bit number."""
     units = text.encode("utf-16-be", "surrogatepass")

@@ -37,6 +37,11 @@ class Unverified(NamedTuple):
     partition: Partition
     position: int
     header: BatchHeader
+    verification: Verification
+
+    @property
+    def producer(self) -> ProducerIdAndEpoch:
+        return ProducerIdAndEpoch(self.header.producer_id, self.header.producer_epoch)
 
 
 class Beforehand(NamedTuple):
@@ -62,14 +67,29 @@ def unverified(partition: Partition, buffer: memoryview, position: int, end: int
         return None
     if header.producer_id < 0:
         return None
-    is_open = partition.begin_verification(header.producer_id, header.producer_epoch) is None
-    return None if is_open else Unverified(partition, position, header)
+    verification = partition.begin_verification(header.producer_id, header.producer_epoch)
+    return None if verification is None else Unverified(partition, position, header, verification)
+
+
+def verified_at_once(
+    context: Context, transactional_id: str, batches: Iterable[Unverified | None]
+) -> Beforehand | None:
+    """As `verified`, where all of these batches may be appended, and their coordinator is here and knows it; else
+    None."""
+    verifications: dict[int, Verification] = {}
+    for each in batches:
+        if each is not None:
+            partition = each.partition.topic_partition
+            if not context.broker.verifications.is_open_here(transactional_id, each.producer, partition):
+                return None
+            verifications[each.position] = each.verification
+    return Beforehand({}, verifications)
 
 
 async def verified(context: Context, transactional_id: str, batches: Sequence[Unverified]) -> Beforehand:
     """Which of these batches may be appended, by their coordinator's word; why the others may not, for this client."""
     broker = context.broker
-    producers = {ProducerIdAndEpoch(each.header.producer_id, each.header.producer_epoch) for each in batches}
+    producers = {each.producer for each in batches}
     partitions = {each.partition.topic_partition: each.partition for each in batches}
     found: Mapping[TopicPartition, Verification | TieredError | None]
     if len(producers) > 1:

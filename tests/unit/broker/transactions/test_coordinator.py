@@ -199,6 +199,19 @@ async def test_a_leader_may_ask_whether_a_partition_is_in_the_transaction(made: 
     assert isinstance(unknown[first], InvalidProducerIdMapping)
 
 
+async def test_what_is_known_without_waiting_is_what_sql_has_while_nobody_changes_it(made: Transacting) -> None:
+    assert made.coordinator.at_rest("payments") is None
+    producer = await made.begun()
+    assert made.coordinator.at_rest("payments") == await made.stored()
+    ending = asyncio.create_task(made.coordinator.end("payments", producer, commits=True, protocol=KEEPS_EPOCH))
+    await asyncio.sleep(0)
+    assert made.coordinator.at_rest("payments") is None
+    await ending
+    known = made.coordinator.at_rest("payments")
+    assert known is not None
+    assert known.state in (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
+
+
 async def test_a_partition_that_was_deleted_and_one_with_a_newer_epoch_need_no_marker(made: Transacting) -> None:
     made.leaders.refuse[made.partitions[0]] = StaleProducerEpoch("epoch 9 has written here")
     producer = await made.begun()

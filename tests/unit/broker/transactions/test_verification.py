@@ -74,6 +74,23 @@ async def test_the_coordinator_says_of_each_partition_whether_it_is_in_the_open_
     assert rules.transactions["pay"].partitions == {partition(1)}
 
 
+async def test_without_waiting_only_what_is_open_for_this_producer_is_said_to_be(tmp_path: Path) -> None:
+    rules = RulesOnly(open_transaction("pay", 1), replace(open_transaction("over", 1), state=TransactionState.EMPTY))
+    older = ProducerIdAndEpoch(PRODUCER.producer_id, PRODUCER.producer_epoch - 1)
+    async with verifications(tmp_path, rules, ValuesAlong()) as asks:
+        assert not asks.is_open_here("pay", PRODUCER, partition(1)), "a request for it is under way"
+        rules.is_at_rest = True
+        assert asks.is_open_here("pay", PRODUCER, partition(1))
+        for name, producer, number in (
+            ("pay", PRODUCER, 2),
+            ("pay", older, 1),
+            ("over", PRODUCER, 1),
+            ("?", PRODUCER, 1),
+        ):
+            assert not asks.is_open_here(name, producer, partition(number))
+    assert rules.asked == 0
+
+
 @pytest.mark.parametrize("elsewhere", [is_here, is_elsewhere])
 async def test_adding_puts_the_partition_into_the_transaction_and_begins_it(
     tmp_path: Path, elsewhere: Callable[[str], BrokerRow | None]

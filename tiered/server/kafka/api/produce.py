@@ -44,6 +44,7 @@ from tiered.server.kafka.transactional_batches import (
     refused_for_now,
     unverified,
     verified,
+    verified_at_once,
 )
 from tiered.server.kafka.transport.outbox import Parts
 from tiered.server.kafka.transport.requests import Answer, DelayedAnswer, Overlapping
@@ -87,12 +88,14 @@ def handle(request: RawRequest) -> Answer:
     beforehand = NOTHING
     if asked.transactional_id is not None:
         is_long = count > LONG_PRODUCE_BATCHES
-        if is_long or any(_unverified(request, asked)):
-            if context.broker.recompressing.has_free(request.end):
-                own = memoryview(bytearray(request.buffer[: request.end]))
-                return _answer_verified(request._replace(buffer=own), asked, asked.transactional_id)
-            if not is_long:
-                beforehand = refused_for_now(_unverified(request, asked), context.broker.clock.now_ms())
+        known = None if is_long else verified_at_once(context, asked.transactional_id, _unverified(request, asked))
+        if known is not None:
+            beforehand = known
+        elif context.broker.recompressing.has_free(request.end):
+            own = memoryview(bytearray(request.buffer[: request.end]))
+            return _answer_verified(request._replace(buffer=own), asked, asked.transactional_id)
+        elif not is_long:
+            beforehand = refused_for_now(_unverified(request, asked), context.broker.clock.now_ms())
     if context.broker.topics.have_codecs:
         foreign = list(_long_to_recompress(request, asked))
         # Batches beyond the budget are compressed at once: waiting requests would hold too much memory.
