@@ -16,11 +16,11 @@ from itertools import islice
 from tiered.broker.context import BrokerContext
 from tiered.broker.groups.commit_writer import OffsetCommits
 from tiered.broker.groups.slots import HeldSlots
-from tiered.broker.groups.values import MAX_GROUP_ID_BYTES
 from tiered.broker.host.producer_ids import ProducerIds
 from tiered.broker.transactions.expiry import remove_expired
 from tiered.broker.transactions.listing import listed
 from tiered.broker.transactions.marker_sender import MarkerSender
+from tiered.broker.transactions.transactional_id import check_name, not_found
 from tiered.broker.transactions.transition_writer import TransitionWriter
 from tiered.errors import (
     ConcurrentTransactions,
@@ -29,7 +29,6 @@ from tiered.errors import (
     InvalidTransactionTimeout,
     NotCoordinator,
     TieredError,
-    TransactionalIdNotFound,
 )
 from tiered.ids import TopicPartition
 from tiered.meta import transactions
@@ -269,7 +268,7 @@ class TransactionCoordinator:
         if len(prepared) > MAX_TOGETHER or len({each.transactional_id for each in prepared}) < len(prepared):
             raise InvalidRequest(f"name up to {MAX_TOGETHER} transactional ids, each of them once")
         for each in prepared:
-            _check_name(each.transactional_id)
+            check_name(each.transactional_id)
         if commit_key is not None and "\0" in commit_key:
             raise InvalidRequest("the key has a byte that is 0, which SQL has no place for")
         now_ms = self._context.clock.now_ms()
@@ -290,7 +289,7 @@ class TransactionCoordinator:
         """
         async with self._turn(transactional_id) as now:
             if now is None:
-                raise _not_found(transactional_id)
+                raise not_found(transactional_id)
             if now.state is TransactionState.ONGOING:
                 await self._store(now, transaction_state.fenced(now, now_ms=self._context.clock.now_ms()))
 
@@ -300,7 +299,7 @@ class TransactionCoordinator:
         """Raises TransactionalIdNotFound, NotCoordinator, CoordinatorNotAvailable."""
         async with self._turn(transactional_id) as now:
             if now is None:
-                raise _not_found(transactional_id)
+                raise not_found(transactional_id)
             return now
 
     def list_transactions(
@@ -357,7 +356,7 @@ class TransactionCoordinator:
                 await turn.completed.wait()
 
     def _check_ours(self, transactional_id: str) -> None:
-        _check_name(transactional_id)
+        check_name(transactional_id)
         if not self._is_ours(transactional_id):
             raise NotCoordinator(
                 f"transactional id {transactional_id} is not coordinated here; find its coordinator again"
@@ -585,18 +584,3 @@ class TransactionCoordinator:
     def _require_loaded(self) -> None:
         if self._to_load:
             raise CoordinatorLoading("the open transactions of this broker's slots are being read; ask again")
-
-
-def _check_name(transactional_id: str) -> None:
-    if not transactional_id:
-        raise InvalidRequest("the transactional id is empty; set transactional.id")
-    if "\0" in transactional_id or len(transactional_id.encode("utf-8", "surrogatepass")) > MAX_GROUP_ID_BYTES:
-        raise InvalidRequest(
-            f"a transactional id has at most {MAX_GROUP_ID_BYTES} bytes of UTF-8, and none of them is 0"
-        )
-
-
-def _not_found(transactional_id: str) -> TransactionalIdNotFound:
-    return TransactionalIdNotFound(
-        f"no producer has the transactional id {transactional_id}; list them to see which do"
-    )
