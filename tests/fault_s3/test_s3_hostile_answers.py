@@ -88,6 +88,16 @@ def test_an_answer_that_drips_is_left_and_its_thread_is_free_again(ask: Ask, ans
         assert len(server.asked) == 2
 
 
+def test_a_list_that_breaks_off_where_its_xml_is_whole_is_asked_for_again() -> None:
+    def short(connection: socket.socket, request: bytes) -> None:
+        connection.sendall(whole(PADDED)[:-1])
+
+    with hostile_s3(short) as (store, server):
+        with pytest.raises(StoreUnavailable, match="2 times"):
+            LIST(store)
+        assert len(server.asked) == 2
+
+
 def test_a_store_that_only_says_go_on_is_left() -> None:
     def interim(connection: socket.socket, request: bytes) -> None:
         connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n" * 1000 + whole(listing()))

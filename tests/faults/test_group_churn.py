@@ -18,9 +18,10 @@ from tests.faults.sites import Cluster, OneBroker, Site
 
 SESSION_S = 6.0
 WITHIN_S = SESSION_S + 1.0
-# What is promised is held in `make soak-tests`; beside other tests on the same cores it may take longer.
-WITHIN_BESIDE_OTHERS_S = SESSION_S + 15.0
-SILENCE_S, SILENCE_BESIDE_OTHERS_S = 1.0, 5.0
+SILENCE_S = 1.0
+# What is promised is held in `make soak-tests`. Beside other tests on the same cores members may be silent for long.
+SESSION_BESIDE_OTHERS_S = 15.0
+WITHIN_BESIDE_OTHERS_S = SILENCE_BESIDE_OTHERS_S = SESSION_BESIDE_OTHERS_S + 15.0
 START_S = 60.0
 CONFIG = {"heartbeat.interval.ms": 300, "max.poll.interval.ms": 60_000}
 SETTINGS = {"group.initial.rebalance.delay.ms": 500, "offsets.topic.num.partitions": 50}
@@ -97,7 +98,8 @@ def check_world_goes_on(churn: Churn, kept: set[str], start_s: float, end_s: flo
 @pytest.mark.slow
 def test_a_group_survives_joins_leaves_and_kills(make_broker: Callable[..., BrokerProcess], tmp_path: Path) -> None:
     site = OneBroker(make_broker(settings=SETTINGS).start())
-    with churn_of(site, tmp_path, "cooperative-sticky", partitions=24, rate=400) as churn:
+    session_ms = round(SESSION_BESIDE_OTHERS_S * 1000)
+    with churn_of(site, tmp_path, "cooperative-sticky", partitions=24, rate=400, session_ms=session_ms) as churn:
         for _ in range(3):
             churn.start(churn.new_name(), 4)
         churn.settled("start", time.monotonic(), within_s=START_S)

@@ -63,11 +63,13 @@ class _BoundedSession:
             return answer
         max_bytes = MAX_ERROR_BYTES if answer.status_code >= 300 else MAX_ANSWER_BYTES
         waits = _WAITS_OF_A_POST if request.method == "POST" else 2
-        length: Any = None  # What it says of itself is nobody's to check here.
+        length: Any = None  # What it says of itself is looked at below.
         with closing(StreamingBody(answer.raw, length)) as body, self._deadlines.watched(0, waits=waits):
             content = body.read(max_bytes + 1)
         if len(content) > max_bytes:
             raise HTTPClientError(error=f"an answer of more than {max_bytes} bytes")
+        if missing_bytes := answer.raw.length_remaining:
+            raise HTTPClientError(error=f"an answer that broke off {missing_bytes} bytes before its end")
         return AWSResponse(answer.url, answer.status_code, answer.headers, _Read(content))
 
     def close(self) -> None:
