@@ -26,8 +26,8 @@ def chromium() -> str:
 
 
 def find_chromium() -> str | None:
-    """Debian's name, Ubuntu's, and Google's own build."""
-    names = ("chromium", "chromium-browser", "google-chrome")
+    """Debian's names, of which the first has no window and costs half as much, Ubuntu's, and Google's own build."""
+    names = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
     return next((found for name in names if (found := shutil.which(name)) is not None), None)
 
 
