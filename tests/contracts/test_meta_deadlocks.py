@@ -165,14 +165,17 @@ class Crowd:
             conn.execute(rows.order_by(transactional_producer.c.transactional_id).with_for_update())
             transaction_offsets.decide(conn, some[:1], some[1:])
 
-        def remove_groups(conn: Connection) -> None:
-            """And some of their offsets, as their coordinator does it."""
+        def remove_group(conn: Connection) -> None:
+            """Or some of its offsets. Its coordinator removes one in a transaction."""
             by = writer(conn)
             group_offsets.require_slots(conn, by.slot_epochs, by)
-            for slot in self.random.sample(sorted(by.slot_epochs), len(by.slot_epochs)):
-                keys = [(each.topic_id, each.partition) for each in self.entries()]
-                group_offsets.remove(conn, f"g{slot}-0", keys[:3])
-                groups.remove(conn, f"g{slot}-1")
+            names = [f"g{slot}-{each}" for slot in by.slot_epochs for each in range(2)]
+            for name in self.random.sample(names, min(len(names), 1)):
+                if name.endswith("0"):
+                    keys = [(each.topic_id, each.partition) for each in self.entries()]
+                    group_offsets.remove(conn, name, keys[:3])
+                else:
+                    groups.remove(conn, name)
 
         def hold(conn: Connection) -> None:
             """Takes, renews and gives up a pin of what others upload and retire."""
@@ -220,7 +223,8 @@ class Crowd:
             send_with_transactions,
             decide,
             decide,
-            remove_groups,
+            remove_group,
+            remove_group,
             group_offsets.remove_of_deleted_topics,
             report,
             report,
