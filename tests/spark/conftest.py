@@ -30,7 +30,7 @@ def spark(java: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spark
     # Python workers inherit what the JVM had when it began.
     with aws_environment(), patch.dict(os.environ, {"PYSPARK_PYTHON": sys.executable}):
         session = (
-            SparkSession.builder.master("local[2]")
+            SparkSession.builder.master("local[2, 2]")  # A task that fails has a second attempt, as on a cluster.
             .appName("tiered-tests")
             .config("spark.ui.enabled", "false")
             .config("spark.driver.memory", "1g")

@@ -22,6 +22,7 @@ from pyspark_tiered.write import write_rows
 from pyspark_tiered.write_options import WriteOptions, parse_write_options
 from tests.spark.commit_gate import CommitGate, Fate, commit_gate
 from tests.spark.committed_rows import committed_records
+from tests.spark.transactional_app import failing_first
 from tests.spark.written_batches import batch
 from tiered.errors import InvalidConfig, InvalidRequest
 from tiered.peer.producer import TransactionalName
@@ -130,7 +131,7 @@ def test_of_a_batch_that_fails_nothing_is_ever_seen_and_nothing_stays_open(
 # Streams
 
 
-def test_a_micro_batch_that_is_written_again_after_its_commit_is_seen_once(
+def test_a_micro_batch_whose_task_fails_and_that_is_written_again_after_its_commit_is_seen_once(
     spark: SparkSession, broker: LocalCluster, gate: CommitGate, topic: str, tmp_path: Path
 ) -> None:
     source = tmp_path / "in"
@@ -138,7 +139,8 @@ def test_a_micro_batch_that_is_written_again_after_its_commit_is_seen_once(
     def run() -> None:
         frame = spark.readStream.schema("value string").text(str(source))
         query = (
-            frame.writeStream.format("tiered")
+            frame.mapInArrow(failing_first, "value string")
+            .writeStream.format("tiered")
             .options(**given(broker, topic, gate.url))
             .option("checkpointLocation", str(tmp_path / "checkpoint"))
             .trigger(availableNow=True)
@@ -271,15 +273,6 @@ def copied(broker: LocalCluster, gate: CommitGate, folder: Path, batches: int) -
     soon_nothing_is_open(broker, target)
     assert values(broker, target) == wanted(100 * batches)
     return kills
-
-
-@pytest.mark.slow
-def test_each_row_is_seen_once_though_tasks_fail_and_the_driver_dies_before_its_commit(
-    java: str, broker: LocalCluster, gate: CommitGate, tmp_path: Path
-) -> None:
-    del java
-    gate.fates += [Fate.KILLS_BEFORE, Fate.LOSES_ANSWER]
-    assert copied(broker, gate, tmp_path, batches=2) == 1
 
 
 @pytest.mark.soak
