@@ -8,7 +8,6 @@ database of its own. Starts as root too: the server then runs as `nobody`.
 import os
 import shutil
 import signal
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -17,6 +16,7 @@ import pytest
 from sqlalchemy import create_engine
 from sqlalchemy.engine import make_url
 
+from tests.support.memory import folder_in_memory
 from tiered.cli.local_cluster.embedded_postgres import EmbeddedPostgres
 
 MAX_LOG_BYTES = 20_000
@@ -75,7 +75,7 @@ class PostgresServer(EmbeddedPostgres):
 def postgres_server() -> Iterator[PostgresServer]:
     """A server of this session's own, whatever `TIERED_TEST_POSTGRES` says: for tests that stop it."""
     # Unix sockets have short names (107 bytes), pytest's folders long ones that only their owner enters.
-    folder = Path(tempfile.mkdtemp(prefix="tiered-pg-"))
+    folder = folder_in_memory("tiered-pg-")
     server = None
     try:
         server = PostgresServer(folder)

@@ -8,7 +8,6 @@ import os
 import shutil
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -23,6 +22,7 @@ from tests.cluster.clocks import ClockFile
 from tests.cluster.network import S3, SQL, Network, broker_name
 from tests.cluster.object_store import BUCKET, PREFIX, ObjectStore
 from tests.postgres import PostgresServer
+from tests.support.memory import folder_in_memory
 from tiered.testing.moto_s3 import ENVIRON
 
 DEFAULTS: dict[str, object] = {"default.replication.factor": 3, "min.insync.replicas": 2}
@@ -39,7 +39,6 @@ class ClusterProcesses:
         brokers: int = 3,
         settings: Mapping[str, object] | None = None,
         seed: int = 0,
-        durable_sql: bool = False,
     ) -> None:
         self.folder = folder
         self.ids = tuple(range(1, brokers + 1))
@@ -49,7 +48,6 @@ class ClusterProcesses:
         self.ports: dict[int, int] = {}
         self.clocks: dict[int, ClockFile] = {}
         self._seed = seed
-        self._durable_sql = durable_sql
         self._stack = ExitStack()
         self._sql_runs = False
         self._engine: Engine | None = None
@@ -58,9 +56,9 @@ class ClusterProcesses:
         with ExitStack() as stack:
             self.folder.mkdir(parents=True, exist_ok=True)
             # Unix sockets have short names (107 bytes), so PostgreSQL does not live in a test's folder.
-            sql_folder = Path(tempfile.mkdtemp(prefix="tiered-pg-"))
+            sql_folder = folder_in_memory("tiered-pg-")
             stack.callback(shutil.rmtree, sql_folder, ignore_errors=True)
-            self.postgres = PostgresServer(sql_folder, durable=self._durable_sql)
+            self.postgres = PostgresServer(sql_folder)
             self._sql_runs = True
             stack.callback(self._stop_sql_for_good)
             self.store = stack.enter_context(ObjectStore(self.folder, brokers=len(self.ids)))

@@ -9,7 +9,6 @@ Readers see the state before it meanwhile. Must never let a call that failed as 
 import asyncio
 import shutil
 import sqlite3
-import tempfile
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from tests.simulation.clock import EPOCH_MS
 from tests.simulation.connection import PlainConnection
 from tests.simulation.loop import NOBODY, Process, SimLoop
 from tests.simulation.network import SQL, Network
+from tests.support.memory import folder_in_memory
 from tiered.errors import MetadataOutcomeUnknown, MetadataUnavailable
 from tiered.meta.call import Call
 from tiered.meta.engine import Database
@@ -41,8 +41,7 @@ class Catalogue:
     compiled."""
 
     def __init__(self) -> None:
-        folder = "/dev/shm" if Path("/dev/shm").is_dir() else None
-        self._folder = Path(tempfile.mkdtemp(prefix="tiered-sim-sql-", dir=folder))
+        self._folder = folder_in_memory("tiered-sim-sql-")
         self.now_ms: Callable[[], float] = lambda: EPOCH_MS
         path = self._folder / "meta.db"
         self._fresh = sqlite3.connect(":memory:")

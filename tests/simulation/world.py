@@ -9,12 +9,10 @@ import gc
 import logging
 import shutil
 import sys
-import tempfile
 import warnings
 import zlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
 from random import Random
 from uuid import UUID
 
@@ -39,6 +37,7 @@ from tests.simulation.plan import SETTINGS, TOPIC, Outcome, Plan, plan_of
 from tests.simulation.stable_reader import StableReader
 from tests.simulation.store import Bucket
 from tests.simulation.transactors import Transactor
+from tests.support.memory import folder_in_memory
 from tiered.broker.broker import Broker
 from tiered.broker.replication.answer import FollowerFetchEntry
 from tiered.config import BrokerSettings
@@ -83,8 +82,7 @@ class World:
         self._digest = 0
         self._violation: str | None = None
         self._driver = catalogue.driver
-        folder = "/dev/shm" if Path("/dev/shm").is_dir() else None
-        self._root = Path(tempfile.mkdtemp(prefix="tiered-sim-", dir=folder))
+        self._root = folder_in_memory("tiered-sim-")
         self._everything_read: asyncio.Event | None = None
 
     # What everybody tells
