@@ -42,6 +42,7 @@ LEFT_TO_TEST = (
 LONG_RUNS = "not soak and not interop and not fuzz and not terraform and not localstack"
 SPARK = "tests/spark"
 TERRAFORM = "tests/terraform"
+BROWSER = "tests/browser"
 SKIPPED = 75
 """The exit code of a step that could not look. The summary says so, and nobody takes it for a success."""
 LAST_WORDS_BYTES = 64 << 10
@@ -51,9 +52,9 @@ SLOWEST_TOLD = 40
 DURATIONS = ROOT / "tests/durations.txt"
 LEAST_SECONDS = 2
 # A file, and with it its fixtures, stays on one worker; tests/conftest.py decides which file begins first.
-# Six workers for two cores: a test waits for processes, disks and time-outs two thirds of its time.
+# Five workers for two cores: a test waits for processes, disks and time-outs two thirds of its time.
 IN_ORDER = ("--no-loadscope-reorder",)
-WORKERS = ("-n", "6", *IN_ORDER)
+WORKERS = ("-n", "5", *IN_ORDER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +117,7 @@ def steps(target: str, extra: list[str]) -> list[Step]:
             beside = [replace(each, lane="beside") for each in (TYPES, FLOORS, DEPENDENCIES)]
             return [LINT, STYLE, *beside, unit_tests]
         case "test":
-            elsewhere = (f"--ignore={SPARK}", f"--ignore={TERRAFORM}")
+            elsewhere = tuple(f"--ignore={folder}" for folder in (SPARK, TERRAFORM, BROWSER))
             # Alone in their process, not on the machine.
             alone = pytest("tests that are alone", *elsewhere, "-m", f"alone and {LONG_RUNS}", *extra)
             one_process = pytest(
@@ -127,7 +128,10 @@ def steps(target: str, extra: list[str]) -> list[Step]:
             others = pytest("tests", *WORKERS, *not_these, "-m", f"not alone and {LONG_RUNS}", *extra)
             in_a_hurry = [replace(each, lane="in a hurry") for each in (spark, alone)]
             computing = [giving_way(each, nice=10, lane="computing") for each in (TYPES, MODULES, one_process)]
-            return [LINT, STYLE, FLOORS, *in_a_hurry, *computing, giving_way(others, nice=5)]
+            # While Playwright runs, no event loop of another test can run in its process.
+            browser = pytest("tests with a browser", BROWSER, "-m", LONG_RUNS, *extra)
+            browser = giving_way(browser, nice=5, lane="browser")
+            return [LINT, STYLE, FLOORS, *in_a_hurry, *computing, browser, giving_way(others, nice=5)]
         case "soak" if not extra:
             # Whoever names tests wants those alone.
             drawn = (PROPERTIES, "tests/unit", "tests/components/http/test_http_openapi.py")

@@ -1,8 +1,8 @@
 """A headless Chromium and a broker with a story, for the console's tests.
 
-All files share the broker, and so one worker: a test changes topics and groups of its own alone. Chromium comes from
-the system (`make test` installs it where it may); Playwright only steers it, so no browser is downloaded. A missing
-Chromium fails the tests, it never skips them.
+All files share the broker and the browser, and so one process: a test changes topics and groups of its own alone.
+Chromium comes from the system (`make test` installs it where it may); Playwright only steers it, so no browser is
+downloaded. A missing Chromium fails the tests, it never skips them.
 """
 
 import shutil
@@ -31,9 +31,9 @@ def find_chromium() -> str | None:
     return next((found for name in names if (found := shutil.which(name)) is not None), None)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def browser(chromium: str) -> Iterator[Browser]:
-    """Ends with its file: as long as Playwright runs, no other event loop can run in this process."""
+    """As long as Playwright runs, no other event loop can run in this process: these tests have one of their own."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
         yield browser

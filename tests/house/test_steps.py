@@ -105,5 +105,6 @@ def test_every_test_folder_is_part_of_exactly_one_step_of_make_test() -> None:
     """What gives way must not run again with the others, and nothing may fall between them."""
     by_name = {each.name: each.argv for each in steps("test", [])}
     ignored = {word.removeprefix("--ignore=") for word in by_name["tests"] if word.startswith("--ignore=")}
-    named = {word for name in ("tests of one process", "tests with Spark") for word in by_name[name]}
+    apart = ("tests of one process", "tests with Spark", "tests with a browser")
+    named = {word for name in apart for word in by_name[name]}
     assert ignored == {word for word in named if word.startswith("tests/")} | {TERRAFORM}
