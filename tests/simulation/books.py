@@ -55,6 +55,8 @@ class Book:
     leaders: dict[int, str] = field(default_factory=dict)
     """Who leads in each epoch, as SQL says and as brokers behave."""
     row: "Row | None" = None
+    is_deleted: bool = False
+    """Its topic is: SQL has no row of it any more that counts, and nobody has to hold it."""
     sequences: dict[int, int] = field(default_factory=dict)
     """The last sequence of each producer in the ledger."""
     reported: tuple[int, int] = (-1, -1)

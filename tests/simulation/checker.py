@@ -226,6 +226,8 @@ class Checker:
         for topic_id, number, leader, leader_epoch, partition_epoch, isr, start, cold, change in rows:
             self._change_number = max(self._change_number, change)
             book = self.book(TopicPartition(UUID(topic_id), number))  # type: ignore[arg-type]
+            if book.is_deleted:
+                continue
             members = tuple((int(member[0]), int(member[1])) for member in json.loads(isr))
             before = book.row
             self._row_changed(book, Row(leader, leader_epoch, partition_epoch, members, start, cold))
@@ -307,6 +309,11 @@ class Checker:
                     f"where {end} is committed; {why}"
                 )
             self._verify(book, replica, end, f"R2: {machine} can be elected; {why}")
+
+    def deletes(self, key: TopicPartition) -> None:
+        """SQL is about to delete the partition's topic."""
+        book = self.book(key)
+        book.is_deleted, book.row = True, None
 
     # Clients
 

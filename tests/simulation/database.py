@@ -119,7 +119,8 @@ class SqlServer:
         catalogue.now_ms = self.now_ms
         catalogue.begin_anew()
         self._waiting: deque[_Request] = deque()
-        self._is_locked = False
+        self.is_locked = False
+        """A COMMIT is on its way."""
         self._listeners: dict[tuple[str, int], tuple[Process, Callable[[], None]]] = {}
         self._change_number = 0
         self.on_change: Callable[[], None] = lambda: None
@@ -161,7 +162,7 @@ class SqlServer:
             return  # Its last statement was never sent.
         if request.call.snapshot:
             self._read(request)
-        elif self._is_locked:
+        elif self.is_locked:
             self._waiting.append(request)
         else:
             self._change(request)
@@ -204,7 +205,7 @@ class SqlServer:
             late, lost = max(late, self.mishaps), max(lost, self.mishaps)
         if late and rng.random() < late:
             self.late_commits += 1
-            self._is_locked = True
+            self.is_locked = True
             self._later(rng.random() * 1.5 * DEADLINE_MS / 1000.0, self._commit_late, request, value)
             return
         conn.commit()
@@ -216,10 +217,10 @@ class SqlServer:
 
     def _commit_late(self, request: _Request, value: object) -> None:
         self.catalogue.changing_conn.commit()
-        self._is_locked = False
+        self.is_locked = False
         self._committed()
         self._answer(request, value, failed=False)
-        while self._waiting and not self._is_locked:
+        while self._waiting and not self.is_locked:
             waiting = self._waiting.popleft()
             if not waiting.is_given_up:
                 self._change(waiting)
@@ -265,9 +266,9 @@ class SqlServer:
 
     def abandon(self) -> None:
         """The run is over: a COMMIT that is still on its way never comes."""
-        if self._is_locked:
+        if self.is_locked:
             self.catalogue.changing_conn.rollback()
-            self._is_locked = False
+            self.is_locked = False
 
     # The feed's wake-up calls
 

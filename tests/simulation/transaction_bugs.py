@@ -182,6 +182,10 @@ def _answers_before_sql() -> Patches:
     return [(TransactionCoordinator, "_store", store)]
 
 
+def _waits_for_deleted_topics() -> Patches:
+    return [(MarkerSender, "_was_deleted", lambda self, partition, known_at: False)]
+
+
 def _answers_a_persons_abort_before_sql() -> Patches:
     plain = TransactionCoordinator.abort
 
@@ -235,6 +239,12 @@ MUTANTS = (
         name="answers_before_sql",
         breaks="X2: EndTxn is answered before SQL has the decision",
         patches=_answers_before_sql,
+        plan=TRANSACTIONAL,
+    ),
+    Mutant(
+        name="deleted_topics_waited_for",
+        breaks="X4: a transaction does not end before partitions that were deleted have their markers",
+        patches=_waits_for_deleted_topics,
         plan=TRANSACTIONAL,
     ),
     Mutant(

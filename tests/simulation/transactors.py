@@ -68,6 +68,7 @@ class Transactor(Client):
         self._group_id = f"loop-of-{transactional_id}"
         self._protocol = protocol
         self._routes = {key: Client(world, self.name, key) for key in keys}
+        self._keys = sorted(keys)
         self._coordinators: dict[str, int] = {}
         self._producer = ProducerIdAndEpoch(-1, -1)
         self._sequences: dict[TopicPartition, int] = {}
@@ -112,6 +113,10 @@ class Transactor(Client):
         ).scalar()
         self._book.check_position(self._group_id, found or 0)
 
+    def forget(self, key: TopicPartition) -> None:
+        """Its program writes there no more; what it has begun goes on."""
+        self._keys.remove(key)
+
     async def prepare(self) -> Attempt:
         """A transaction of a new instance, which is left open. Raises Over, Replaced."""
         await self._initialize(claimed=None)
@@ -146,7 +151,7 @@ class Transactor(Client):
     async def _write(self, attempt: Attempt, fails_at: int) -> None:
         """Raises Over, Replaced."""
         rng = self.rng
-        keys = rng.sample(sorted(self._routes), rng.randint(1, len(self._routes)))
+        keys = rng.sample(self._keys, rng.randint(1, len(self._keys)))
         position = None
         if rng.random() < 0.5:
             position = await self._insist("position", self._position)

@@ -258,7 +258,7 @@ class World:
         for machine in self.machines.values():
             machine.start()
         await self._until(self._all_serve, START_S, "the start")
-        keys = self._create_topic()
+        keys = self._create_topic("sim", self.plan.partitions)
         self._use_epochs_up()
         work = self._start_clients(keys)
         await asyncio.sleep(1.0)
@@ -278,25 +278,38 @@ class World:
         if failed:
             raise failed[0]  # type: ignore[misc]
         if not self.counts["unavailable at the end"]:
-            self.checker.transactions.check_ended()
+            self.checker.transactions.check_ended({book.key for book in self.checker.books.values() if book.is_deleted})
             self.checker.check_converged([machine.name for machine in self.machines.values()])
 
     async def _all_serve(self) -> bool:
         return all(machine.is_serving for machine in self.machines.values())
 
-    def _create_topic(self) -> list[TopicPartition]:
+    def _create_topic(self, name: str, partitions: int) -> list[TopicPartition]:
         """Through SQL, as an admin request would on a broker."""
         topic_id = UUID(int=self.rng.getrandbits(128), version=4)
         ids = sorted(self.machines)
-        assignments = [ids[number % len(ids) :] + ids[: number % len(ids)] for number in range(self.plan.partitions)]
+        assignments = [ids[number % len(ids) :] + ids[: number % len(ids)] for number in range(partitions)]
 
         def create(conn: Connection) -> None:
             topics.create(
-                conn, name="sim", topic_id=topic_id, assignments=assignments, configs=TOPIC, now_ms=self.now_ms()
+                conn, name=name, topic_id=topic_id, assignments=assignments, configs=TOPIC, now_ms=self.now_ms()
             )
 
         self.sql.change_now(create)
-        return [TopicPartition(TopicId(topic_id), number) for number in range(self.plan.partitions)]
+        return [TopicPartition(TopicId(topic_id), number) for number in range(partitions)]
+
+    def _delete_topic(self, key: TopicPartition) -> None:
+        """Its only partition may be of open transactions."""
+        if self.sql.is_locked:
+            self.loop.call_later(0.1, self._delete_topic, key, context=self.context)
+            return
+        self.trace("sql", f"deletes {key}")
+        self.checker.deletes(key)
+        for transactor in self.transactors:
+            transactor.forget(key)
+        now_ms = self.now_ms()
+        self.sql.change_now(lambda conn: topics.delete_topic(conn, key.topic_id, now_ms=now_ms, purge_after_ms=now_ms))
+        self.counts["topics deleted"] += 1
 
     def _use_epochs_up(self) -> None:
         """Of some transactional ids, which have been in use for long, so that they get another producer id soon."""
@@ -335,11 +348,16 @@ class World:
         for _ in range(self.plan.groups):
             clients.append(Committer(self, len(clients), keys[0]))
         if self.plan.transactors:
+            written = keys
+            if self.rng.random() < 0.3:
+                gone = self._create_topic("gone", 1)
+                written = [*keys, *gone]
+                self.loop.call_later(2.0 + 9.0 * self.rng.random(), self._delete_topic, *gone, context=self.context)
             for transactional_id, protocol in self._transactional_ids():
-                transactor = Transactor(self, len(clients), transactional_id, keys, protocol=protocol)
+                transactor = Transactor(self, len(clients), transactional_id, written, protocol=protocol)
                 clients.append(transactor)
                 self.transactors.append(transactor)
-            job = Job(self, len(clients), keys)
+            job = Job(self, len(clients), written)
             clients.append(job)
             self.transactors += job.tasks
             clients.append(Administrator(self, len(clients), keys[0]))
