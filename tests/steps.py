@@ -29,7 +29,8 @@ from xml.etree import ElementTree
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 PROPERTIES = "tests/properties"
-OF_ONE_PROCESS = ("tests/house", "tests/golden", "tests/unit", PROPERTIES)
+OF_ONE_PROCESS = (("tests/house", "tests/golden", "tests/unit/broker"), ("tests/unit", PROPERTIES))
+"""Two halves, which take equally long; what the first has is not asked again in the second."""
 LEFT_TO_TEST = (
     "tests/house/test_reports.py",
     "tests/unit/broker/groups/test_offset_commits.py",
@@ -98,6 +99,15 @@ def pytest(name: str, *argv: str) -> Step:
     return Step(name=name, argv=argv, results=results)
 
 
+def of_one_process(*argv: str, without: str = "") -> tuple[Step, Step]:
+    """Two halves, for a core each. Workers of one step would all import every file."""
+    first, second = ([folder for folder in half if folder != without] for half in OF_ONE_PROCESS)
+    return (
+        pytest("tests of one process", *first, *argv),
+        pytest("others of one process", *second, *(f"--ignore={folder}" for folder in first), *argv),
+    )
+
+
 def giving_way(step: Step, *, nice: int, lane: str = "") -> Step:
     """Each five is a third of a busy core: less would slow those before it down, more would starve its tests."""
     return replace(step, argv=("nice", "-n", str(nice), *step.argv), lane=lane)
@@ -108,26 +118,21 @@ def steps(target: str, extra: list[str]) -> list[Step]:
     match target:
         case "check":
             # Examples that are drawn take twenty seconds, and `make test` draws them.
-            soon = [folder for folder in present() if folder != PROPERTIES]
-            # Each worker imports all of them once more, for four seconds of a core; a third has what two wait for.
             later = [f"--ignore={file}" for file in LEFT_TO_TEST]
-            unit_tests = pytest(
-                "unit tests", *soon, *later, *IN_ORDER, "-n", "3", "-m", f"not slow and {LONG_RUNS}", *extra
-            )
+            units, others = of_one_process(*later, "-m", f"not slow and {LONG_RUNS}", *extra, without=PROPERTIES)
             beside = [replace(each, lane="beside") for each in (TYPES, FLOORS, DEPENDENCIES)]
-            return [LINT, STYLE, *beside, unit_tests]
+            return [LINT, STYLE, *beside, replace(others, lane="others"), units]
         case "test":
             elsewhere = tuple(f"--ignore={folder}" for folder in (SPARK, TERRAFORM, BROWSER))
             # Alone in their process, not on the machine.
             alone = pytest("tests that are alone", *elsewhere, "-m", f"alone and {LONG_RUNS}", *extra)
-            one_process = pytest(
-                "tests of one process", *present(), *IN_ORDER, "-n", "2", "-m", f"not alone and {LONG_RUNS}", *extra
-            )
+            one_process = of_one_process("-m", f"not alone and {LONG_RUNS}", *extra)
             spark = pytest("tests with Spark", SPARK, "-m", LONG_RUNS, *extra)
-            not_these = (*elsewhere, *(f"--ignore={folder}" for folder in present()))
+            not_these = (*elsewhere, *(f"--ignore={folder}" for half in OF_ONE_PROCESS for folder in half))
             others = pytest("tests", *WORKERS, *not_these, "-m", f"not alone and {LONG_RUNS}", *extra)
             in_a_hurry = [replace(each, lane="in a hurry") for each in (spark, alone)]
-            computing = [giving_way(each, nice=10, lane="computing") for each in (TYPES, MODULES, one_process)]
+            computing = [giving_way(each, nice=10, lane="computing") for each in (TYPES, MODULES)]
+            computing += [giving_way(each, nice=10, lane="computing beside") for each in one_process]
             # While Playwright runs, no event loop of another test can run in its process.
             browser = pytest("tests with a browser", BROWSER, "-m", LONG_RUNS, *extra)
             browser = giving_way(browser, nice=5, lane="browser")
@@ -147,10 +152,6 @@ def steps(target: str, extra: list[str]) -> list[Step]:
     raise SystemExit(
         f"steps.py: {target!r} is none of check, test, durations, soak, interop, fuzz, terraform, localstack"
     )
-
-
-def present() -> list[str]:
-    return [folder for folder in OF_ONE_PROCESS if any((ROOT / folder).rglob("test_*.py"))]
 
 
 def word(code: int) -> str:

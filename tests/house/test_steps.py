@@ -105,6 +105,9 @@ def test_every_test_folder_is_part_of_exactly_one_step_of_make_test() -> None:
     """What gives way must not run again with the others, and nothing may fall between them."""
     by_name = {each.name: each.argv for each in steps("test", [])}
     ignored = {word.removeprefix("--ignore=") for word in by_name["tests"] if word.startswith("--ignore=")}
-    apart = ("tests of one process", "tests with Spark", "tests with a browser")
-    named = {word for name in apart for word in by_name[name]}
+    halves = ("tests of one process", "others of one process")
+    named = {word for name in (*halves, "tests with Spark", "tests with a browser") for word in by_name[name]}
     assert ignored == {word for word in named if word.startswith("tests/")} | {TERRAFORM}
+    first, second = ({word for word in by_name[half] if word.startswith("tests/")} for half in halves)
+    assert {f"--ignore={folder}" for folder in first} <= set(by_name[halves[1]])
+    assert not first & second
