@@ -124,11 +124,11 @@ def steps(target: str, extra: list[str]) -> list[Step]:
             return [LINT, STYLE, *beside, replace(others, lane="others"), units]
         case "test":
             elsewhere = tuple(f"--ignore={folder}" for folder in (SPARK, TERRAFORM, BROWSER))
-            # Alone in their process, not on the machine.
-            alone = pytest("tests that are alone", *elsewhere, "-m", f"alone and {LONG_RUNS}", *extra)
-            one_process = of_one_process("-m", f"not alone and {LONG_RUNS}", *extra)
-            spark = pytest("tests with Spark", SPARK, "-m", LONG_RUNS, *extra)
             not_these = (*elsewhere, *(f"--ignore={folder}" for half in OF_ONE_PROCESS for folder in half))
+            # Alone in their process, not on the machine.
+            alone = pytest("tests that are alone", *not_these, "-m", f"alone and {LONG_RUNS}", *extra)
+            one_process = of_one_process("-m", LONG_RUNS, *extra)
+            spark = pytest("tests with Spark", SPARK, "-m", LONG_RUNS, *extra)
             others = pytest("tests", *WORKERS, *not_these, "-m", f"not alone and {LONG_RUNS}", *extra)
             in_a_hurry = [replace(each, lane="in a hurry") for each in (spark, alone)]
             computing = [giving_way(each, nice=10, lane="computing") for each in (TYPES, MODULES)]

@@ -9,6 +9,8 @@ from typing import Any
 
 from tests.dependency_scan import verdict
 from tests.steps import (
+    OF_ONE_PROCESS,
+    ROOT,
     SKIPPED,
     TERRAFORM,
     Step,
@@ -111,3 +113,9 @@ def test_every_test_folder_is_part_of_exactly_one_step_of_make_test() -> None:
     first, second = ({word for word in by_name[half] if word.startswith("tests/")} for half in halves)
     assert {f"--ignore={folder}" for folder in first} <= set(by_name[halves[1]])
     assert not first & second
+
+
+def test_no_test_of_one_process_has_to_be_alone() -> None:
+    """Those that must be are looked for elsewhere."""
+    files = (file for half in OF_ONE_PROCESS for folder in half for file in (ROOT / folder).rglob("test_*.py"))
+    assert [file for file in files if "pytest.mark." + "alone" in file.read_text()] == []
