@@ -8,7 +8,7 @@ database of its own. Starts as root too: the server then runs as `nobody`.
 import os
 import shutil
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from uuid import uuid4
 
@@ -25,10 +25,10 @@ MAX_LOG_BYTES = 20_000
 class PostgresServer(EmbeddedPostgres):
     """A server of our own, to be stopped, killed, frozen and started again at will."""
 
-    def __init__(self, folder: Path, *, durable: bool = False) -> None:
+    def __init__(self, folder: Path, *, durable: bool = False, settings: Mapping[str, object] | None = None) -> None:
         """Tests lose nothing when it forgets what it had not written; measurements need a `durable` one."""
-        fsync = "on" if durable else "off"
-        super().__init__(folder, settings={"fsync": fsync, "max_connections": 60, "shared_buffers": "16MB"})
+        small = {"fsync": "on" if durable else "off", "max_connections": 60, "shared_buffers": "16MB"}
+        super().__init__(folder, settings={**small, **(settings or {})})
         self.start()
 
     def stop(self, mode: str = "immediate") -> None:
