@@ -26,6 +26,8 @@ KILLS = 3
 ITEMS = 40
 MANY_ITEMS = 5000
 TOPIC = "shop.public.item"
+DOCUMENT = Path(__file__).parents[2] / "docs/connect.md"
+DOCUMENTED = json.loads(DOCUMENT.read_text().split("```json\n")[1].split("```")[0])["config"]
 Change = tuple[str, int, int | None]
 """What was done (Debezium's letters, and `-` for a tombstone), to which item, and the version that this gave it."""
 
@@ -65,19 +67,13 @@ class Shop:
         self._server.stop()
 
     def connector(self, **more: object) -> dict[str, object]:
-        """What Connect is told."""
+        """What docs/connect.md tells Connect, for this server, and more."""
         return {
-            "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+            **DOCUMENTED,
             "database.hostname": "127.0.0.1",
             "database.port": self.port,
-            "database.user": "debezium",
             "database.password": self.PASSWORD,
             "database.dbname": "postgres",
-            "topic.prefix": "shop",
-            "table.include.list": "public.item",
-            "plugin.name": "pgoutput",
-            "publication.autocreate.mode": "disabled",
-            "exactly.once.support": "required",
             "key.converter": "org.apache.kafka.connect.json.JsonConverter",
             "key.converter.schemas.enable": False,
             "value.converter": "org.apache.kafka.connect.json.JsonConverter",
@@ -239,15 +235,13 @@ def test_a_snapshot_that_is_killed_begins_anew_and_loses_nothing(
     finally:
         changes.finish()
     with shop.connect() as conn:
-        rows = dict(conn.execute("SELECT id, version FROM item").fetchall())
+        rows: dict[int, int] = dict(conn.execute("SELECT id, version FROM item").fetchall())
         last = conn.execute("INSERT INTO item VALUES (-1, 0) RETURNING id").fetchone()
     assert last == (-1,)
     while found.changes[-1] != ("c", -1, 0):
         found.await_count(len(found.changes) + 1, worker)
 
-    replayed: dict[int, int | None] = {}
-    for _, item, version in found.changes[:-1]:
-        replayed[item] = version
+    replayed = {item: version for _, item, version in found.changes[:-1]}
     assert {item: version for item, version in replayed.items() if version is not None} == rows
     assert [each for each in found.changes[before:] if each[0] == "r" and each[1] < MANY_ITEMS] == [
         ("r", item, 0) for item in range(MANY_ITEMS)
