@@ -64,7 +64,7 @@ sim: install ## a cluster in virtual time under seeded faults; SEEDS=10000, or S
 mutants: install ## plant bugs, one for each rule of replication; the simulation must catch every one
 	@PYTHONPATH=. $(PY) -m tests.simulation.mutants $(SIM_ARGS)
 
-interop: install kcat shells ## clients and tools of Java, Node and Go, zsh and fish; fails where they can't be had
+interop: install kcat shells ## clients and tools of Java, Node and Go, Apache Kafka, zsh and fish; fails where they can't be had
 	@$(PY) tests/steps.py interop $(TEST_ARGS)
 
 fuzz: install ## hostile bytes for long; TIERED_FUZZ_MINUTES=10
@@ -96,17 +96,17 @@ kcat:
 	  fi; }
 	@command -v kcat >/dev/null 2>&1 || echo "kcat is missing: its tests will fail. Install it (Debian, Ubuntu: apt-get install kcat)."
 
-# The same for the shells that command lines are completed in, besides bash.
-HAS_SHELLS := { command -v zsh && command -v fish; } >/dev/null 2>&1
+# The same for the shells that command lines are completed in, besides bash, and for what commands of the guides need.
+HAS_SHELLS := { command -v zsh && command -v fish && command -v curl && command -v jq; } >/dev/null 2>&1
 shells:
 	@$(HAS_SHELLS) || { \
 	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then \
-	    echo "installing zsh and fish with apt-get"; \
-	    { DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends zsh fish || \
-	      { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends zsh fish; }; \
+	    echo "installing zsh, fish, curl and jq with apt-get"; \
+	    { DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends zsh fish curl jq || \
+	      { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends zsh fish curl jq; }; \
 	    } >/dev/null 2>&1 || true; \
 	  fi; }
-	@$(HAS_SHELLS) || echo "zsh or fish is missing: their test will fail. Install them (Debian, Ubuntu: apt-get install zsh fish)."
+	@$(HAS_SHELLS) || echo "zsh, fish, curl or jq is missing: their tests will fail. Install them (Debian, Ubuntu: apt-get install zsh fish curl jq)."
 
 # The same for the browser that the console is tested in; Playwright's own download is never used.
 # The shell is the same browser without a window: its pages cost half the processor's time.
