@@ -6,7 +6,6 @@ The change events of one poll and the position in PostgreSQL's log go into one t
 import json
 import random
 import shutil
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +19,7 @@ from tests.broker_process import BrokerProcess, free_port
 from tests.clients.connect_worker import DEADLINE_S, Worker
 from tests.clients.java_client import fetch_jars
 from tests.postgres import PostgresServer
+from tests.support.memory import folder_in_memory
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 KILLS = 3
@@ -162,7 +162,7 @@ def change(key: bytes, value: bytes | None) -> Change:
 @pytest.fixture
 def shop() -> Iterator[Shop]:
     # Unix sockets have short names (107 bytes), pytest's folders long ones that only their owner enters.
-    folder = Path(tempfile.mkdtemp(prefix="tiered-pg-"))
+    folder = folder_in_memory("tiered-pg-")
     made = None
     try:
         made = Shop(folder)
