@@ -106,6 +106,8 @@ class Disk:
     def lose_power(self, chance: Random) -> None:
         """Leaves one of the states that a power loss at this moment could leave."""
         for directory in sorted(self._undo):
+            if not Path(directory).is_dir():
+                continue  # A deleted topic's folder goes as a whole, and stays away.
             unsynced = self._undo[directory]
             for undo in reversed(unsynced[chance.randint(0, len(unsynced)) :]):
                 undo()

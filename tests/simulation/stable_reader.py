@@ -59,9 +59,9 @@ class StableReader(Consumer):
                 return
             case read_plan.OutsideLog():
                 raise OffsetOutOfRange("not here")
-        self._take(data, aborted)
+        self.take(data, aborted)
 
-    def _take(self, data: bytes, aborted: list[AbortedIndexEntry]) -> None:
+    def take(self, data: bytes, aborted: list[AbortedIndexEntry]) -> None:
         waiting = sorted(aborted, key=lambda each: each.first_offset)
         skipped: set[int] = set()
         checker = self.world.checker

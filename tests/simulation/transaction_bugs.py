@@ -19,6 +19,7 @@ from tiered.broker.transactions.verification import Verifications
 from tiered.cold.bucket import uploader
 from tiered.errors import TieredError
 from tiered.meta import group_offsets, transaction_offsets, transactions
+from tiered.read_replica.replica import BucketReader
 from tiered.rules.partition import producer_state
 from tiered.rules.partition.open_transactions import OpenTransactions
 from tiered.rules.segments import tiering
@@ -151,6 +152,16 @@ def _leaves_aborted_out_of_objects() -> Patches:
     return [(uploader, "describe", lambda *args, **given: plain(*args, **{**given, "aborted": ()}))]
 
 
+def _leaves_aborted_out_of_replicas() -> Patches:
+    plain = BucketReader._in_store
+
+    async def in_store(self: Any, *args: Any) -> Any:
+        found = await plain(self, *args)
+        return None if found is None else replace(found, aborted=())
+
+    return [(BucketReader, "_in_store", in_store)]
+
+
 def _appends_markers_of_any_coordinator() -> Patches:
     plain = producer_state.must_append_marker
 
@@ -251,6 +262,12 @@ MUTANTS = (
         name="abort_before_sql",
         breaks="X2: a person is told of an abort before SQL has the decision",
         patches=_answers_a_persons_abort_before_sql,
+        plan=TRANSACTIONAL,
+    ),
+    Mutant(
+        name="aborted_not_told_by_replicas",
+        breaks="X6: a read replica does not name what was aborted",
+        patches=_leaves_aborted_out_of_replicas,
         plan=TRANSACTIONAL,
     ),
     Mutant(

@@ -34,6 +34,7 @@ from tests.simulation.machine import Machine
 from tests.simulation.nemesis import Nemesis
 from tests.simulation.network import Network
 from tests.simulation.plan import SETTINGS, TOPIC, Outcome, Plan, plan_of
+from tests.simulation.replica_reader import read_as_replica
 from tests.simulation.stable_reader import StableReader
 from tests.simulation.store import Bucket
 from tests.simulation.transactors import Transactor
@@ -271,6 +272,8 @@ class World:
         for client in self.clients:
             if isinstance(client, Committer):
                 await self._until(client.check, 10.0, "asking for a committed offset")
+        if self.plan.transactors:
+            await read_as_replica(self, self._root / "replica", settings, keys)
         self.is_over = True
         for task in work:
             task.cancel()
