@@ -43,8 +43,9 @@ T = TypeVar("T")
 MAX_BATCH_ENTRIES = 5_000
 MAX_ENCODING_MS = 100.0
 """Of groups' members for one batch. Commits wait for that, and share the transaction and its deadline."""
-PAUSE_PER_ENCODING = 10
-"""So many times as long as encoding members took, none are encoded: a tenth of one thread's time at most."""
+ENCODED_BYTES_A_MS = 256
+"""Of members, on the whole: after so many bytes a pause begins. That is a tenth of what one thread could make. Not the
+time that it took: a busy machine would store a small group's members late, and a kill takes what is not stored."""
 MAX_WAITING_ENTRIES = 100_000
 MAX_WAITING_CHARS = 32 << 20
 """Of metadata, which clients may fill as they like."""
@@ -108,7 +109,7 @@ class OffsetCommits:
         self._changed: dict[str, DueGroup] = {}
         self._being_written: Mapping[str, DueGroup] = {}
         self._in_pause = False
-        """Nothing is encoded: see PAUSE_PER_ENCODING."""
+        """Nothing is encoded: see ENCODED_BYTES_A_MS."""
         self._commit_number = 0
         self._worker = Worker()
         self._stopped = False
@@ -384,8 +385,8 @@ class OffsetCommits:
 
         rows += await asyncio.to_thread(lambda: list(encode()))
         self._in_pause = True
-        took_ms = clock.monotonic_ms() - began_ms
-        asyncio.get_running_loop().call_later(PAUSE_PER_ENCODING * took_ms / 1000.0, self._end_pause)
+        size_bytes = sum(len(each.members or b"") for each in rows)
+        asyncio.get_running_loop().call_later(size_bytes / ENCODED_BYTES_A_MS / 1000.0, self._end_pause)
         taken = {each.group_id for each in rows}
         late = {group_id: each for group_id, each in self._being_written.items() if group_id not in taken}
         self._changed = {**late, **self._changed}
