@@ -29,8 +29,13 @@ from xml.etree import ElementTree
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 PROPERTIES = "tests/properties"
-OF_ONE_PROCESS = (("tests/house", "tests/golden", "tests/unit/broker"), ("tests/unit", PROPERTIES))
-"""Two halves, which take equally long; what the first has is not asked again in the second."""
+BROKER_PARTS = "tests/unit/broker"
+OF_ONE_PROCESS = {
+    "tests of the house": ("tests/house", "tests/golden"),
+    "tests of the broker's parts": (BROKER_PARTS,),
+    "tests of other parts": ("tests/unit", PROPERTIES),
+}
+"""A step each, with its folders; what one has is not asked again in a later one."""
 LEFT_TO_TEST = (
     "tests/house/test_reports.py",
     "tests/unit/broker/groups/test_offset_commits.py",
@@ -99,13 +104,16 @@ def pytest(name: str, *argv: str) -> Step:
     return Step(name=name, argv=argv, results=results)
 
 
-def of_one_process(*argv: str, without: str = "") -> tuple[Step, Step]:
-    """Two halves, for a core each. Workers of one step would all import every file."""
-    first, second = ([folder for folder in half if folder != without] for half in OF_ONE_PROCESS)
-    return (
-        pytest("tests of one process", *first, *argv),
-        pytest("others of one process", *second, *(f"--ignore={folder}" for folder in first), *argv),
-    )
+def of_one_process(*argv: str, without: str = "") -> list[Step]:
+    """Steps of about the same length. Workers of a single one would all import every file."""
+    found, before = list[Step](), list[str]()
+    for name, folders in OF_ONE_PROCESS.items():
+        here = [folder for folder in folders if folder != without]
+        # Parts of a broker wait half of their time: two take turns.
+        workers = (*IN_ORDER, "-n", "2") if BROKER_PARTS in here else ()
+        found.append(pytest(name, *here, *workers, *(f"--ignore={folder}" for folder in before), *argv))
+        before += here
+    return found
 
 
 def giving_way(step: Step, *, nice: int, lane: str = "") -> Step:
@@ -119,20 +127,23 @@ def steps(target: str, extra: list[str]) -> list[Step]:
         case "check":
             # Examples that are drawn take twenty seconds, and `make test` draws them.
             later = [f"--ignore={file}" for file in LEFT_TO_TEST]
-            units, others = of_one_process(*later, "-m", f"not slow and {LONG_RUNS}", *extra, without=PROPERTIES)
+            house, *parts = of_one_process(*later, "-m", f"not slow and {LONG_RUNS}", *extra, without=PROPERTIES)
             beside = [replace(each, lane="beside") for each in (TYPES, FLOORS, DEPENDENCIES)]
-            return [LINT, STYLE, *beside, replace(others, lane="others"), units]
+            return [LINT, STYLE, *beside, *(replace(each, lane=each.name) for each in parts), house]
         case "test":
             elsewhere = tuple(f"--ignore={folder}" for folder in (SPARK, TERRAFORM, BROWSER))
-            not_these = (*elsewhere, *(f"--ignore={folder}" for half in OF_ONE_PROCESS for folder in half))
+            not_these = (
+                *elsewhere,
+                *(f"--ignore={folder}" for folders in OF_ONE_PROCESS.values() for folder in folders),
+            )
             # Alone in their process, not on the machine.
             alone = pytest("tests that are alone", *not_these, "-m", f"alone and {LONG_RUNS}", *extra)
-            one_process = of_one_process("-m", LONG_RUNS, *extra)
+            house, of_broker, of_others = of_one_process("-m", LONG_RUNS, *extra)
             spark = pytest("tests with Spark", SPARK, "-m", LONG_RUNS, *extra)
             others = pytest("tests", *WORKERS, *not_these, "-m", f"not alone and {LONG_RUNS}", *extra)
             in_a_hurry = [replace(each, lane="in a hurry") for each in (spark, alone)]
-            computing = [giving_way(each, nice=10, lane="computing") for each in (TYPES, MODULES)]
-            computing += [giving_way(each, nice=10, lane="computing beside") for each in one_process]
+            computing = [giving_way(each, nice=10, lane="computing") for each in (TYPES, MODULES, of_others)]
+            computing += [giving_way(each, nice=10, lane="computing beside") for each in (of_broker, house)]
             # While Playwright runs, no event loop of another test can run in its process.
             browser = pytest("tests with a browser", BROWSER, "-m", LONG_RUNS, *extra)
             browser = giving_way(browser, nice=5, lane="browser")

@@ -107,15 +107,17 @@ def test_every_test_folder_is_part_of_exactly_one_step_of_make_test() -> None:
     """What gives way must not run again with the others, and nothing may fall between them."""
     by_name = {each.name: each.argv for each in steps("test", [])}
     ignored = {word.removeprefix("--ignore=") for word in by_name["tests"] if word.startswith("--ignore=")}
-    halves = ("tests of one process", "others of one process")
-    named = {word for name in (*halves, "tests with Spark", "tests with a browser") for word in by_name[name]}
+    named = {word for name in (*OF_ONE_PROCESS, "tests with Spark", "tests with a browser") for word in by_name[name]}
     assert ignored == {word for word in named if word.startswith("tests/")} | {TERRAFORM}
-    first, second = ({word for word in by_name[half] if word.startswith("tests/")} for half in halves)
-    assert {f"--ignore={folder}" for folder in first} <= set(by_name[halves[1]])
-    assert not first & second
+    seen: list[str] = []
+    for name, folders in OF_ONE_PROCESS.items():
+        assert [word for word in by_name[name] if word.startswith("tests/")] == list(folders)
+        assert {f"--ignore={folder}" for folder in seen} <= set(by_name[name])
+        seen += folders
 
 
 def test_no_test_of_one_process_has_to_be_alone() -> None:
     """Those that must be are looked for elsewhere."""
-    files = (file for half in OF_ONE_PROCESS for folder in half for file in (ROOT / folder).rglob("test_*.py"))
+    folders = (ROOT / folder for folders in OF_ONE_PROCESS.values() for folder in folders)
+    files = (file for folder in folders for file in folder.rglob("test_*.py"))
     assert [file for file in files if "pytest.mark." + "alone" in file.read_text()] == []
