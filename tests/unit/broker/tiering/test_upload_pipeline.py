@@ -6,6 +6,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import pytest
+
 from tests.unit.broker.tiering.tiers import SEGMENTS, Tiers, tiers
 from tiered.broker.tiering.upload_pipeline import UploadPipeline
 from tiered.cold.local import LocalStore
@@ -105,7 +107,12 @@ async def test_topics_take_turns_however_much_one_of_them_has_to_upload(tmp_path
         assert parts.store.asked == [(topic, 0, base) for base in range(SEGMENTS) for topic in ("orders", "small")]
 
 
-async def test_a_partition_that_fails_alone_rests_and_holds_up_nobody(tmp_path: Path) -> None:
+async def test_a_partition_that_fails_alone_rests_and_holds_up_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Longer than the others' uploads take on any machine.
+    for name in ("FIRST_REST_MS", "MAX_REST_MS"):
+        monkeypatch.setattr(upload_pace, name, 3_600_000)
     async with uploading(tmp_path, 2, concurrency=1) as parts:
         parts.store.fails = lambda key: CorruptFile("its file is torn") if "/0/" in key else None
         parts.look()
