@@ -58,9 +58,9 @@ SLOWEST_TOLD = 40
 DURATIONS = ROOT / "tests/durations.txt"
 LEAST_SECONDS = 2
 # A file, and with it its fixtures, stays on one worker; tests/conftest.py decides which file begins first.
-# Five workers for two cores: a test waits for processes, disks and time-outs two thirds of its time.
+# Four workers for two cores beside the other lanes: with more the cores are no busier, and tests of time-outs starve.
 IN_ORDER = ("--no-loadscope-reorder",)
-WORKERS = ("-n", "5", *IN_ORDER)
+WORKERS = ("-n", "4", *IN_ORDER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
