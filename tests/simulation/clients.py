@@ -5,6 +5,7 @@ be old. What they were told goes to the checker. Must never read a broker's stat
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from random import Random
@@ -42,7 +43,7 @@ class Where:
     leader_epoch: int
 
 
-class Client:
+class Route:
     """Finds leaders, and asks them."""
 
     def __init__(self, world: "World", name: str, key: TopicPartition) -> None:
@@ -51,10 +52,6 @@ class Client:
         self.key = key
         self.rng = Random(world.rng.random())
         self._where: Where | None = None
-
-    async def run(self) -> None:
-        """What it does on its machine, until nobody writes any more or for ever."""
-        raise NotImplementedError
 
     async def ask(self, broker_id: int, work: Callable[[Broker], Awaitable[T]]) -> T:
         """Raises Unanswered and TieredError."""
@@ -107,6 +104,14 @@ class Client:
         """After an error: looks for the leader anew."""
         self._where = None
         await asyncio.sleep(0.05 + self.rng.random() * 0.25)
+
+
+class Client(Route, ABC):
+    """Has work of its own."""
+
+    @abstractmethod
+    async def run(self) -> None:
+        """What it does on its machine, until nobody writes any more or for ever."""
 
 
 class Producer(Client):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from sqlalchemy import Connection
 
-from tests.simulation.clients import ALL, REQUEST_TIMEOUT_MS, Client
+from tests.simulation.clients import ALL, REQUEST_TIMEOUT_MS, Client, Route
 from tests.simulation.network import Unanswered
 from tests.simulation.transaction_book import Attempt, SentOffsets
 from tiered.broker.broker import Broker
@@ -67,7 +67,7 @@ class Transactor(Client):
         self._id = transactional_id
         self._group_id = f"loop-of-{transactional_id}"
         self._protocol = protocol
-        self._routes = {key: Client(world, self.name, key) for key in keys}
+        self._routes = {key: Route(world, self.name, key) for key in keys}
         self._keys = sorted(keys)
         self._coordinators: dict[str, int] = {}
         self._producer = ProducerIdAndEpoch(-1, -1)
@@ -209,7 +209,7 @@ class Transactor(Client):
             self._producer = producer
             self._sequences.clear()
 
-    async def _insist(self, what: str, work: Callable[[], Awaitable[T]], route: Client | None = None) -> T:
+    async def _insist(self, what: str, work: Callable[[], Awaitable[T]], route: Route | None = None) -> T:
         """Until it is answered. Raises Over where the transaction can only be aborted, Replaced where not even that."""
         for _ in range(TRIES):
             try:

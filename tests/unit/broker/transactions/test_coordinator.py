@@ -1,64 +1,46 @@
-"""The coordinator of transactions: what is answered when, who is fenced, and what goes on after a restart or an outage
-of SQL. On a real catalogue."""
+"""The coordinator of transactions: what is answered when, who is fenced, and what is kept of many. On a real
+catalogue."""
 
 import asyncio
-import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 from uuid import uuid4
 
 import pytest
-from sqlalchemy import Connection, update
+from sqlalchemy import Connection
 
-from tests.unit.broker.groups.coordinators import coordinating, topic
-from tests.unit.broker.transactions.transacting import Transacting, start, transacting
+from tests.unit.broker.groups.coordinators import topic
+from tests.unit.broker.transactions.transacting import Transacting, transacting
 from tiered.broker.partitions.topics import OFFSETS_TOPIC
 from tiered.broker.transactions import coordinator, listing
 from tiered.errors import (
     ConcurrentTransactions,
-    CoordinatorLoading,
-    CoordinatorNotAvailable,
     InvalidProducerIdMapping,
     InvalidRequest,
     InvalidTransactionTimeout,
-    MetadataOutcomeUnknown,
-    MetadataUnavailable,
-    NotCoordinator,
     NotLeader,
     PolicyViolation,
     ProducerFenced,
     StaleProducerEpoch,
     TransactionAbortable,
     TransactionalIdNotFound,
-    TransactionCoordinatorFenced,
 )
 from tiered.formats.control_record import MarkerType
 from tiered.ids import TopicId, TopicPartition
-from tiered.meta import coordinator_slots, producer_ids, transactions
-from tiered.meta.coordinator_slots import TENURE_BITS, SlotRow, tenure_of
-from tiered.meta.engine import Database
+from tiered.meta import transactions
 from tiered.meta.group_offsets import WriteOutcome, WritingCoordinator
-from tiered.meta.tables import coordinator_slot
 from tiered.meta.transactions import TransactionChange
 from tiered.rules.transactions.transaction_state import (
     KEEPS_EPOCH,
-    MAX_PRODUCER_EPOCH,
     RAISES_EPOCH,
     PreparedTransaction,
     ProducerIdAndEpoch,
-    Transaction,
     TransactionState,
 )
 
 T = TypeVar("T")
-
-
-@pytest.fixture
-async def made(tmp_path: Path) -> AsyncIterator[Transacting]:
-    async with transacting(tmp_path) as found:
-        yield found
 
 
 @pytest.mark.parametrize(("commits", "kind"), [(True, MarkerType.COMMIT), (False, MarkerType.ABORT)])
@@ -250,19 +232,6 @@ async def test_a_slot_of_groups_that_is_not_there_any_more_needs_no_marker(made:
     await made.until(TransactionState.COMPLETE_COMMIT)
 
 
-async def test_what_a_leader_refuses_because_of_a_newer_coordinator_is_left_to_that_one(made: Transacting) -> None:
-    made.leaders.refuse = dict.fromkeys(made.partitions, TransactionCoordinatorFenced("coordinator epoch 9 was here"))
-    producer = await made.begun()
-    await made.coordinator.end("payments", producer, commits=True, protocol=KEEPS_EPOCH)
-    await asyncio.sleep(0.3)
-    assert (await made.stored()).state is TransactionState.PREPARE_COMMIT  # type: ignore[union-attr]
-    assert made.leaders.written == []
-    assert made.coordinator.undelivered_count == len(made.partitions), "for as long as its slot is here"
-    later = await _came_back(made)
-    made.groups.groups.slots_changed([replace(later, broker_id=9)])
-    assert made.coordinator.undelivered_count == 0
-
-
 @pytest.mark.parametrize("timeout_ms", [0, -1, 900_001])
 async def test_a_time_out_beyond_the_brokers_is_refused(made: Transacting, timeout_ms: int) -> None:
     with pytest.raises(InvalidTransactionTimeout, match=r"transaction\.max\.timeout\.ms"):
@@ -342,296 +311,6 @@ async def test_a_person_can_abort_what_hangs(made: Transacting) -> None:
         await made.coordinator.end("payments", producer, commits=True, protocol=KEEPS_EPOCH)
     with pytest.raises(TransactionalIdNotFound):
         await made.coordinator.abort("nobody")
-
-
-# Restarts, hand-overs and outages
-
-
-async def test_the_next_coordinator_carries_out_what_was_decided(tmp_path: Path) -> None:
-    async with coordinating(tmp_path) as groups, asyncio.TaskGroup() as tasks:
-        first = start(groups, tasks)
-        first.leaders.refuse = dict.fromkeys(first.partitions, NotLeader("nobody leads it"))
-        producer = await first.begun()
-        opened = await first.begun("open")
-        await first.coordinator.end("payments", producer, commits=True, protocol=KEEPS_EPOCH)
-        await first.coordinator.stop()
-        second = start(groups, tasks)
-        await second.until(TransactionState.COMPLETE_COMMIT)
-        assert {partition for _, partition in second.leaders.written} == set(first.partitions)
-        await second.coordinator.end("open", opened, commits=False, protocol=KEEPS_EPOCH)
-        await second.until(TransactionState.COMPLETE_ABORT, "open")
-        await second.coordinator.stop()
-
-
-async def test_the_next_coordinator_writes_markers_again_where_sql_has_not_heard_that_all_are_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(coordinator, "COMPLETE_AFTER_MS", 30_000.0)
-    async with coordinating(tmp_path) as groups, asyncio.TaskGroup() as tasks:
-        first = start(groups, tasks)
-        producer = await first.begun()
-        await first.coordinator.end("payments", producer, commits=True, protocol=KEEPS_EPOCH)
-        while (await first.coordinator.describe("payments")).state is not TransactionState.COMPLETE_COMMIT:
-            await asyncio.sleep(0.01)
-        await first.coordinator.stop()
-        assert (await first.stored()).state is TransactionState.PREPARE_COMMIT  # type: ignore[union-attr]
-        second = start(groups, tasks)
-        await second.added("payments", producer, KEEPS_EPOCH)
-        assert {partition for _, partition in second.leaders.written} == set(first.partitions)
-        await second.coordinator.stop()
-
-
-async def test_what_belongs_to_a_lost_slot_is_answered_by_its_new_holder_alone(made: Transacting) -> None:
-    producer = await made.begun()
-    groups = made.groups.groups
-    slot = groups.slot("payments")
-    epoch = groups.slots.epochs[slot] + (1 << TENURE_BITS)
-    groups.slots_changed(
-        [SlotRow(slot=slot, broker_id=9, broker_epoch=99, slot_epoch=epoch, change_number=epoch >> TENURE_BITS)]
-    )
-    with pytest.raises(NotCoordinator):
-        await made.coordinator.end("payments", producer, commits=True, protocol=KEEPS_EPOCH)
-    assert (await made.stored()).state is TransactionState.ONGOING  # type: ignore[union-attr]
-
-
-class _Flaky(Database):
-    """A catalogue that goes away, before a change or after it; or only where producer ids are asked for."""
-
-    away: str | None = None
-
-    async def run(self, fn: Callable[[Connection], T], *, deadline_ms: int | None = None, ahead: bool = False) -> T:
-        if _Flaky.away == "before" or (_Flaky.away == "producer ids" and fn is producer_ids.allocate_block):
-            raise MetadataUnavailable("SQL is away")
-        found = await super().run(fn, deadline_ms=deadline_ms, ahead=ahead)
-        if _Flaky.away == "after":
-            _Flaky.away = None
-            raise MetadataOutcomeUnknown("the answer to COMMIT did not come")
-        return found
-
-
-@pytest.fixture
-async def flaky(tmp_path: Path) -> AsyncIterator[Transacting]:
-    async with transacting(tmp_path, sql=_Flaky) as found:
-        yield found
-    _Flaky.away = None
-
-
-async def test_without_a_fresh_producer_id_a_producer_is_told_to_ask_again(flaky: Transacting) -> None:
-    _Flaky.away = "producer ids"
-    with pytest.raises(CoordinatorLoading):
-        await flaky.coordinator.init_producer_id("payments", 60_000)
-    _Flaky.away = None
-    await flaky.coordinator.init_producer_id("payments", 60_000)
-
-
-async def test_work_that_comes_again_and_again_takes_an_outage_of_sql_for_no_bug(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr("tiered.broker.transactions.coordinator.LOOK_MS", 10)
-    often = {"transaction.remove.expired.transaction.cleanup.interval.ms": "10"}
-    async with transacting(tmp_path, sql=_Flaky, **often) as made:
-        await made.begun()
-        _Flaky.away = "before"
-        caplog.clear()
-        await asyncio.sleep(0.1)
-        _Flaky.away = None
-        assert "decided is not looked for" in caplog.text, "while SQL was away"
-        assert [each.getMessage() for each in caplog.records if each.exc_info] == []
-
-
-async def test_while_sql_is_away_nothing_is_decided_and_nothing_is_lost(flaky: Transacting) -> None:
-    producer = await flaky.begun()
-    _Flaky.away = "before"
-    for _ in range(2):
-        with pytest.raises(CoordinatorNotAvailable):
-            await flaky.coordinator.end("payments", producer, commits=True, protocol=KEEPS_EPOCH)
-    _Flaky.away = None
-    assert flaky.leaders.written == []
-    await flaky.coordinator.end("payments", producer, commits=True, protocol=KEEPS_EPOCH)
-    await flaky.until(TransactionState.COMPLETE_COMMIT)
-
-
-async def test_what_sql_refused_together_is_written_in_smaller_parts(flaky: Transacting) -> None:
-    producers = {f"id-{number}": await flaky.begun(f"id-{number}") for number in range(8)}
-    commits = flaky.groups.groups.offsets.commits
-
-    async def end_all() -> list[object]:
-        ends = (flaky.coordinator.end(*each, commits=True, protocol=KEEPS_EPOCH) for each in producers.items())
-        return list(await asyncio.gather(*ends, return_exceptions=True))
-
-    _Flaky.away = "before"
-    assert all(isinstance(each, CoordinatorNotAvailable) for each in await end_all())
-    _Flaky.away = None
-    for name in producers:
-        await flaky.coordinator.describe(name)  # Read again by now: the ends come together.
-    flaky.leaders.refuse = dict.fromkeys(flaky.partitions, NotLeader("nobody leads it"))
-    before = commits._commit_number
-    assert all(isinstance(each, ProducerIdAndEpoch) for each in await end_all())
-    assert commits._commit_number - before >= 2
-
-
-@pytest.mark.parametrize("retries", [True, False])
-async def test_a_decision_whose_answer_was_lost_is_carried_out_whether_or_not_anybody_asks_again(
-    flaky: Transacting, retries: bool
-) -> None:
-    producer = await flaky.begun()
-    _Flaky.away = "after"
-    with pytest.raises(CoordinatorNotAvailable):
-        await flaky.coordinator.end("payments", producer, commits=True, protocol=KEEPS_EPOCH)
-    if retries:
-        await flaky.coordinator.end("payments", producer, commits=True, protocol=KEEPS_EPOCH)
-    await flaky.until(TransactionState.COMPLETE_COMMIT)
-    assert sorted(partition for _, partition in flaky.leaders.written) == sorted(flaky.partitions)
-
-
-async def test_nothing_is_read_while_a_write_of_before_could_still_be_committed(flaky: Transacting) -> None:
-    producer = await flaky.begun()
-    _Flaky.away = "after"
-    with pytest.raises(CoordinatorNotAvailable):
-        await flaky.coordinator.end("payments", producer, commits=True, protocol=KEEPS_EPOCH)
-    assert flaky.groups.groups.offsets.commits.outcome_unknown
-    assert (await flaky.coordinator.describe("payments")).state is not TransactionState.ONGOING
-    assert not flaky.groups.groups.offsets.commits.outcome_unknown, "the slots were taken again, which ends its right"
-
-
-async def test_a_decision_whose_asker_went_away_before_it_was_written_is_carried_out(made: Transacting) -> None:
-    """It waits behind others for SQL, and whoever asks meanwhile would read what was before it."""
-    commits, sql_answers = made.groups.groups.offsets.commits, threading.Event()
-    producer, other = await made.begun(), await made.initialized("other")
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(commits.in_turn(lambda conn, by: sql_answers.wait()))
-        await asyncio.sleep(0.01)
-        tasks.create_task(made.coordinator.add_partitions("other", other, made.partitions, protocol=KEEPS_EPOCH))
-        await asyncio.sleep(0.01)
-        ending = tasks.create_task(made.coordinator.end("payments", producer, commits=True, protocol=KEEPS_EPOCH))
-        await asyncio.sleep(0.01)
-        ending.cancel()
-        asking = tasks.create_task(made.coordinator.describe("payments"))
-        await asyncio.sleep(0.01)
-        sql_answers.set()
-        assert (await asking).state is not TransactionState.ONGOING
-    await made.until(TransactionState.COMPLETE_COMMIT)
-
-
-async def test_a_decision_that_waited_while_its_slot_went_away_and_came_back_counts_once_it_is_asked_for_again(
-    made: Transacting,
-) -> None:
-    """Whoever held the slot meanwhile may have added partitions."""
-    commits, came_back = made.groups.groups.offsets.commits, threading.Event()
-    producer, other = await made.begun(), await made.initialized("other")
-    later = await _came_back(made)
-    assert later.slot != made.groups.groups.slot("other")
-
-    def moved(conn: Connection) -> None:
-        _put_slot(conn, later)
-        came_back.wait()
-
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(commits.in_turn(lambda conn, by: moved(conn)))
-        await asyncio.sleep(0.01)
-        tasks.create_task(made.coordinator.add_partitions("other", other, made.partitions, protocol=KEEPS_EPOCH))
-        await asyncio.sleep(0.01)
-        ending = asyncio.create_task(made.coordinator.end("payments", producer, commits=True, protocol=KEEPS_EPOCH))
-        await asyncio.sleep(0.01)
-        made.groups.groups.slots_changed([later])
-        await asyncio.sleep(0.01)
-        came_back.set()
-    with pytest.raises(NotCoordinator):
-        await ending
-    assert (await made.stored()).state is TransactionState.ONGOING  # type: ignore[union-attr]
-    await made.coordinator.end("payments", producer, commits=True, protocol=KEEPS_EPOCH)
-    await made.until(TransactionState.COMPLETE_COMMIT)
-
-
-async def _came_back(made: Transacting, transactional_id: str = "payments") -> SlotRow:
-    """The slot as it is once it has gone to another broker and come back."""
-    rows = await made.groups.database.run(coordinator_slots.load_all)
-    row = rows[made.groups.groups.slot(transactional_id)]
-    return replace(row, slot_epoch=row.slot_epoch + (2 << TENURE_BITS))
-
-
-def _put_slot(conn: Connection, row: SlotRow) -> None:
-    table = coordinator_slot
-    conn.execute(update(table).where(table.c.slot == row.slot).values(slot_epoch=row.slot_epoch))
-
-
-class _Interrupted(Database):
-    """A catalogue with which something happens before the answer to one call comes."""
-
-    of: Callable[..., object] | None = None
-    meanwhile: Callable[[], Awaitable[None]] | None = None
-
-    async def run(self, fn: Callable[[Connection], T], *, deadline_ms: int | None = None, ahead: bool = False) -> T:
-        found = await super().run(fn, deadline_ms=deadline_ms, ahead=ahead)
-        if (meanwhile := _Interrupted.meanwhile) is not None and _Interrupted.of in (None, fn):
-            _Interrupted.meanwhile = _Interrupted.of = None
-            await meanwhile()
-        return found
-
-
-async def test_a_decision_stands_whose_slot_went_away_and_came_back_before_the_answer(tmp_path: Path) -> None:
-    async with transacting(tmp_path, sql=_Interrupted) as made:
-        producer, later = await made.begun(), await _came_back(made)
-
-        async def moved() -> None:
-            await made.groups.database.run(lambda conn: _put_slot(conn, later))
-            made.groups.groups.slots_changed([later])
-
-        _Interrupted.meanwhile = moved
-        await made.coordinator.end("payments", producer, commits=True, protocol=KEEPS_EPOCH)
-        await made.until(TransactionState.COMPLETE_COMMIT)
-        assert {marker.marker.coordinator_epoch for marker, _ in made.leaders.written} == {later.tenure}
-
-
-async def test_what_was_open_before_a_slot_went_away_is_not_decided_after_it_came_back(tmp_path: Path) -> None:
-    """Another broker has added a partition, while this one fetched a producer id: it would get no marker."""
-    async with transacting(tmp_path, sql=_Interrupted) as made:
-        later, some = await _came_back(made), frozenset(made.partitions[:1])
-        opened = Transaction(
-            transactional_id="payments",
-            producer_id=700,
-            producer_epoch=MAX_PRODUCER_EPOCH - 1,
-            timeout_ms=60_000,
-            state=TransactionState.ONGOING,
-            partitions=some,
-            started_at_ms=0,
-            changed_at_ms=0,
-        )
-        producer = opened.told
-        commits = made.groups.groups.offsets.commits
-
-        async def put(before: Transaction | None, after: Transaction, tenure: int) -> None:
-            change = TransactionChange(slot=later.slot, tenure=tenure, before=before, after=after)
-            written = await commits.in_turn(lambda conn, by: transactions.write(conn, [change], by))
-            assert not written.refused
-
-        await put(None, opened, tenure_of(made.groups.groups.slots.epochs[later.slot]))
-
-        async def moved() -> None:
-            await made.groups.database.run(lambda conn: _put_slot(conn, later))
-            made.groups.groups.slots_changed([later])
-            await put(opened, replace(opened, partitions=frozenset(made.partitions)), later.tenure)
-
-        _Interrupted.of, _Interrupted.meanwhile = producer_ids.allocate_block, moved
-        with pytest.raises(NotCoordinator):
-            await made.coordinator.end("payments", producer, commits=True, protocol=RAISES_EPOCH)
-        await made.coordinator.end("payments", producer, commits=True, protocol=RAISES_EPOCH)
-        await made.until(TransactionState.COMPLETE_COMMIT)
-        assert {partition for _, partition in made.leaders.written} == set(made.partitions)
-
-
-async def test_a_completion_whose_answer_was_lost_is_read_again(flaky: Transacting) -> None:
-    flaky.leaders.refuse = dict.fromkeys(flaky.partitions, NotLeader("nobody leads it"))
-    producer = await flaky.begun()
-    await flaky.coordinator.end("payments", producer, commits=False, protocol=KEEPS_EPOCH)
-    _Flaky.away = "after"
-    flaky.leaders.refuse = {}
-    while _Flaky.away:
-        await asyncio.sleep(0.01)
-    await flaky.until(TransactionState.COMPLETE_ABORT)
-    await flaky.coordinator.add_partitions(
-        "payments", await flaky.initialized(), flaky.partitions, protocol=KEEPS_EPOCH
-    )
 
 
 async def listed(made: Transacting) -> list[str]:
