@@ -121,9 +121,11 @@ chromium:
 	  fi; }
 	@$(HAS_CHROMIUM) || echo "Chromium is missing: the console's tests will fail. Install it (Debian: apt-get install chromium)."
 
+# The distribution's Python first: it is an optimized build. What a version manager compiles often is not, and takes a
+# fifth more of the processor for the same tests.
 $(PY):
 	@set -e; chosen=; \
-	for candidate in $(if $(PYTHON),"$(PYTHON)",python3 python3.13 python3.12 python3.11 python3.14); do \
+	for candidate in $(if $(PYTHON),"$(PYTHON)",/usr/bin/python3 python3 python3.13 python3.12 python3.11 python3.14); do \
 	  if "$$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then \
 	    chosen="$$candidate"; break; fi; \
 	done; \
