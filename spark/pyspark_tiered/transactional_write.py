@@ -42,20 +42,12 @@ class OpenTransaction:
 class WrittenRecords(WriterCommitMessage):
     """The records that one task wrote, all of them acknowledged.
 
-    With transactions also the query whose micro-batch it was, the transaction, if there was a record, and whether the
-    task was attempted before.
+    With transactions also the query whose micro-batch it was, and the transaction, if there was a record.
     """
 
     records: int
     query: str | None = None
     transaction: OpenTransaction | None = None
-    is_repeated: bool = False
-
-
-def is_repeated() -> bool:
-    """Whether Spark has begun this task before."""
-    context = TaskContext.get()
-    return context is not None and context.attemptNumber() > 0
 
 
 def name_in_batch(options: TransactionOptions, write: str) -> TransactionalName:
@@ -105,12 +97,14 @@ def commit(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]
         ) from error
     if not answer.get("committed"):
         log.info("%s was committed by an earlier run of it; this one's records were aborted", key)
-    if any(isinstance(each, WrittenRecords) and each.is_repeated for each in messages):
-        _end_what_others_left(options, options.transactions, write)
+    _end_what_others_left(options, options.transactions, write)
 
 
 def _end_what_others_left(options: WriteOptions, told: TransactionOptions, write: str) -> None:
-    """Aborts what killed attempts have left open, or readers would wait until it times out."""
+    """Aborts what other attempts have left open, or readers would wait until it times out.
+
+    Spark does not tell that there were any: a second attempt that was slower than the first shows in no message.
+    """
     door = _door(options, "they end when they time out")
     try:
         found = [each for each in door.ask("GET", _OPEN)["transactions"] if _is_of(each, told, write)]
@@ -118,7 +112,7 @@ def _end_what_others_left(options: WriteOptions, told: TransactionOptions, write
             names = OpenTransaction.__slots__
             door.ask("POST", _ABORTS, {"transactions": [{name: each[name] for name in names} for each in found]})
     except TieredError as error:
-        log.warning("transactions of attempts that were killed stay open for a while: %s", error)
+        log.warning("transactions of attempts that Spark passed over stay open for a while: %s", error)
 
 
 def _is_of(row: dict[str, Any], told: TransactionOptions, write: str) -> bool:

@@ -20,7 +20,6 @@ from pyspark_tiered.transactional_write import (
     WrittenRecords,
     abort,
     commit,
-    is_repeated,
     name_in_batch,
 )
 from pyspark_tiered.write_options import WriteOptions
@@ -99,7 +98,6 @@ def write_rows(
                 records=sender.records,
                 query=query,
                 transaction=_transaction_of(sender, name),
-                is_repeated=is_repeated(),
             )
             if not is_whole:
                 abort(options, [found])

@@ -35,6 +35,9 @@ def commit_gate(behind: str) -> Iterator[CommitGate]:
     gate = CommitGate(behind)
 
     class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self._answer(*_forwarded(gate.behind + self.path))
+
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             fate = Fate.PASSES
@@ -48,8 +51,10 @@ def commit_gate(behind: str) -> Iterator[CommitGate]:
             status, answer = _forwarded(gate.behind + self.path, body)
             if fate is Fate.KILLS_AFTER:
                 gate.kill()
-            if fate is not Fate.PASSES:
-                return
+            if fate is Fate.PASSES:
+                self._answer(status, answer)
+
+        def _answer(self, status: int, answer: bytes) -> None:
             self.send_response(status)
             self.send_header("Content-Length", str(len(answer)))
             self.end_headers()
@@ -69,8 +74,8 @@ def commit_gate(behind: str) -> Iterator[CommitGate]:
             thread.join()
 
 
-def _forwarded(url: str, body: bytes) -> tuple[int, bytes]:
-    request = urllib.request.Request(url, body, {"Content-Type": "application/json"}, method="POST")
+def _forwarded(url: str, body: bytes | None = None) -> tuple[int, bytes]:
+    request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
     try:
         with urllib.request.urlopen(request, timeout=60) as answer:
             return answer.status, answer.read()
