@@ -8,6 +8,7 @@ once all are.
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from tiered.broker.context import BrokerContext
 from tiered.broker.groups.slots import HeldSlots
@@ -25,6 +26,15 @@ TIMEOUT_MS = 20_000.0
 """As long as followers may take; the coordinator waits a little longer, and then asks again."""
 
 _Found = dict[TopicPartition, TieredError | None]
+
+
+@dataclass(slots=True)
+class _WaitState:
+    """For the markers of one partition that were appended in one leader epoch."""
+
+    appended: Appended
+    """Of the last one."""
+    markers: list[_Found] = field(default_factory=list)
 
 
 class MarkerWriter:
@@ -46,7 +56,7 @@ class MarkerWriter:
         RequestTimedOut, TransactionCoordinatorFenced, StaleProducerEpoch or LogDirFailed.
         """
         outcomes: list[_Found] = [{} for _ in markers]
-        waits: list[tuple[_Found, TopicPartition, Partition, Appended]] = []
+        waits: dict[tuple[Partition, int], _WaitState] = {}
         async for marker, found in in_turns(zip(markers, outcomes, strict=True)):
             for where in marker.partitions:
                 try:
@@ -56,8 +66,11 @@ class MarkerWriter:
                     continue
                 found[where] = None
                 if written is not None:
-                    waits.append((found, where, *written))
-        await asyncio.gather(*(self._committed(*wait) for wait in waits))
+                    partition, appended = written
+                    wait = waits.setdefault((partition, appended.leader_epoch), _WaitState(appended))
+                    wait.appended = appended  # The last one: what is before it is as safe.
+                    wait.markers.append(found)
+        await asyncio.gather(*(self._committed(partition, wait) for (partition, _), wait in waits.items()))
         return outcomes
 
     def _append(self, marker: ProducersMarker, where: TopicPartition) -> tuple[Partition, Appended] | None:
@@ -83,11 +96,12 @@ class MarkerWriter:
             appended = Appended(end_offset, end_offset, -1, partition.log_start_offset, partition.leader_epoch)
         return partition, appended
 
-    async def _committed(self, found: _Found, where: TopicPartition, partition: Partition, appended: Appended) -> None:
+    async def _committed(self, partition: Partition, wait: _WaitState) -> None:
         try:
-            await acknowledged(self._context, partition, appended, acks=ALL, timeout_ms=TIMEOUT_MS)
+            await acknowledged(self._context, partition, wait.appended, acks=ALL, timeout_ms=TIMEOUT_MS)
             if partition.leadership is not None and partition.leadership.is_sole:
                 # No other machine has it. Were it lost with the power, nobody would write it again.
-                await self._context.flusher.flushed(partition.log, appended.end_offset)
+                await self._context.flusher.flushed(partition.log, wait.appended.end_offset)
         except TieredError as error:
-            found[where] = error.without_frames()
+            for found in wait.markers:
+                found[partition.topic_partition] = error.without_frames()

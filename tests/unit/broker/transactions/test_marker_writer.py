@@ -143,3 +143,14 @@ async def test_a_coordinator_of_before_is_refused_and_leadership_that_goes_is_no
     tell(made.leader, row(leader=2, epoch=1))
     (lost,) = await first
     assert isinstance(lost[HERE], NotLeader)
+
+
+async def test_markers_of_one_partition_wait_for_the_last_of_them_and_fail_together(made: Writing) -> None:
+    markers = [marker(HERE, producer_id=7), marker(HERE, producer_id=8)]
+    told = asyncio.ensure_future(made.writer.write(markers))
+    await asyncio.sleep(0.01)
+    made.fetched(1)
+    await asyncio.sleep(0.01)
+    assert (made.leader.log.log_end_offset, told.done(), len(made.leader.acknowledgements)) == (2, False, 1)
+    tell(made.leader, row(leader=2, epoch=1))
+    assert [isinstance(each[HERE], NotLeader) for each in await told] == [True, True]

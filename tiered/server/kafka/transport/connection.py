@@ -33,6 +33,8 @@ OUTBOX_HIGH_BYTES = 32 << 20
 HELD_HIGH_BYTES = 1 << 20
 # A turn of one connection handles at most so many requests that it had sent ahead.
 REQUESTS_A_TURN = 256
+# Answers to requests that had come together go out together: with so many bytes of them they do not wait for the rest.
+GATHERED_BYTES = 64 << 10
 # A turn of one connection sends at most this much, so that a fast reader does not hold up the others.
 SEND_TURN_BYTES = 1 << 20
 RECEIVE_BYTES = 256 << 10
@@ -100,6 +102,7 @@ class Connection:
         "_counted_unfinished",
         "_end",
         "_fd",
+        "_gathers",
         "_handler",
         "_is_put_back",
         "_loop",
@@ -160,6 +163,8 @@ class Connection:
         self._counted_bytes = 0
         self._reading = False
         self._writing = False
+        self._gathers = False
+        """Frames are being handled; what is sent meanwhile may wait for their end."""
         self._muted: asyncio.TimerHandle | None = None
         self._is_put_back = False
         self._requests = Requests(self, handler.run)
@@ -308,6 +313,7 @@ class Connection:
         if buffer is None:
             return
         turns_left = REQUESTS_A_TURN
+        self._gathers = True
         try:
             while not self._requests.hold_up and self._may_answer():
                 available = self._end - self._start
@@ -327,8 +333,11 @@ class Connection:
                 self._handle_one(buffer, position, position + length)
                 if self.closed:
                     return
-            self._keep_rest(buffer)
+            self._send_gathered()
+            if not self.closed:
+                self._keep_rest(buffer)
         except Exception as error:
+            self._send_gathered()
             self.explain(error)
             self.close()
 
@@ -402,11 +411,13 @@ class Connection:
         """Sends `parts` after everything sent before; what the socket does not take now goes out later."""
         if self.closed:
             return
-        if self._outbox:
+        if self._writing:
             self._outbox.put(parts)
+        elif self._gathers and self._end > self._start and self._gather(parts):
+            return
         else:
             self.progress_ms = self._loop.time() * 1000.0
-            if len(parts) == 1 and not isinstance(parts[0], FileSlice):
+            if not self._outbox and len(parts) == 1 and not isinstance(parts[0], FileSlice):
                 self._send_at_once(parts[0])
             else:
                 self._outbox.put(parts)
@@ -416,6 +427,22 @@ class Connection:
             self._handler.make_room()
         if self.sasl is not None and self.sasl.is_over and not self._outbox:
             self.close()
+
+    def _gather(self, parts: Parts) -> bool:
+        """Whether `parts` may wait for the answers to the requests behind theirs, which are here already."""
+        if self.sasl is not None and self.sasl.is_over:
+            return False
+        left = GATHERED_BYTES - self._outbox.total_bytes
+        for part in parts:
+            if isinstance(part, FileSlice) or (left := left - len(part)) < 0:
+                return False
+        self._outbox.put(parts)
+        return True
+
+    def _send_gathered(self) -> None:
+        self._gathers = False
+        if self._outbox and not self._writing and not self.closed:
+            self._send_queued()
 
     def _send_at_once(self, part: bytes | bytearray) -> None:
         try:
