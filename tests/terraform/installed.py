@@ -61,6 +61,8 @@ class WorkingCopy:
             "TF_CLI_CONFIG_FILE": str(self._settings),
             "TF_IN_AUTOMATION": "1",
             "AWS_EC2_METADATA_DISABLED": "true",
+            # A provider reads its schemas once and keeps them: collecting less often takes a quarter of the processor.
+            "GOGC": "400",
             **(environ or {}),
         }
         folder = self.folder / where
