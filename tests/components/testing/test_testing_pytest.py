@@ -43,6 +43,7 @@ WITHOUT = ("-p", "no:schemathesis", "-p", "no:hypothesispytest", "-p", "no:cache
 def run_project(folder: Path, files: dict[str, str], *arguments: str, ini: str = "") -> str:
     """What pytest says of a project with these files; every warning that it could give is an error there."""
     for name, text in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text)
     (folder / "pytest.ini").write_text(f"{INI}{ini}\n")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
@@ -60,10 +61,10 @@ def test_the_plugin_is_registered_with_pytest() -> None:
     assert plugin.tiered_broker is not None
 
 
-def test_each_test_has_a_broker_of_its_own(tmp_path: Path) -> None:
-    tests = (
-        ROUND_TRIP
-        + """
+# Each session of pytest takes the processor as long as three brokers, so one runs all that can stand side by side.
+SIDE_BY_SIDE = {
+    "test_own.py": ROUND_TRIP
+    + """
 import pytest
 seen = []
 
@@ -77,9 +78,120 @@ def test_it(tiered_broker, number):
 
 def test_they_differed():
     assert len(set(seen)) == 2
-"""
-    )
-    assert "3 passed" in run_project(tmp_path, {"test_it.py": tests})
+""",
+    "options/conftest.py": """
+import pytest
+
+
+@pytest.fixture
+def tiered_broker_options():
+    return {"topics": {"orders": 1}, "settings": {"num.partitions": 4}}
+""",
+    "options/test_options.py": ROUND_TRIP
+    + """
+import pytest
+
+
+@pytest.mark.tiered_broker(topics={"payments": 1})
+def test_the_mark_wins(tiered_broker):
+    round_trip(tiered_broker.bootstrap, "payments")
+
+
+def test_conftest(tiered_broker, tiered_cluster):
+    round_trip(tiered_broker.bootstrap, "orders")
+    other = tiered_cluster(topics={"more": 1})
+    round_trip(other.bootstrap, "more")
+""",
+    "test_loops.py": """
+import asyncio
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+
+
+async def test_it(tiered_broker):
+    topic = await asyncio.to_thread(tiered_broker.create_topic)
+    async with AIOKafkaProducer(bootstrap_servers=tiered_broker.bootstrap) as producer:
+        await producer.send_and_wait(topic, b"one")
+    async with AIOKafkaConsumer(
+        topic, bootstrap_servers=tiered_broker.bootstrap, auto_offset_reset="earliest"
+    ) as consumer:
+        assert (await asyncio.wait_for(consumer.getone(), 20)).value == b"one"
+""",
+    "test_wrong_mark.py": """
+import pytest
+
+
+@pytest.mark.tiered_broker(1)
+def test_it(tiered_broker): ...
+""",
+}
+FOR_THE_SESSION = {
+    "test_session.py": ROUND_TRIP
+    + """
+import pytest
+seen = []
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_it(tiered_broker, number):
+    seen.append(tiered_broker.bootstrap)
+    round_trip(tiered_broker.bootstrap, tiered_broker.create_topic())
+
+
+def test_it_was_one():
+    assert len(set(seen)) == 1
+
+
+@pytest.mark.tiered_broker(s3="moto")
+def test_shared(tiered_broker): ...
+""",
+}
+
+
+@pytest.fixture(scope="module")
+def side_by_side(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return run_project(tmp_path_factory.mktemp("side-by-side"), SIDE_BY_SIDE, "-rA")
+
+
+@pytest.fixture(scope="module")
+def for_the_session(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("for-the-session")
+    return run_project(folder, FOR_THE_SESSION, "-rA", ini="tiered_broker_scope = session")
+
+
+def ends(said: str, file: str) -> list[str]:
+    """How each test of a file ended, by the lines of `-rA`."""
+    return re.findall(rf"^([A-Z]+) {re.escape(file)}::", said, re.MULTILINE)
+
+
+def test_each_test_has_a_broker_of_its_own(side_by_side: str) -> None:
+    assert ends(side_by_side, "test_own.py") == ["PASSED"] * 3, side_by_side
+
+
+def test_options_come_from_conftest_and_from_the_mark(side_by_side: str) -> None:
+    assert ends(side_by_side, "options/test_options.py") == ["PASSED"] * 2, side_by_side
+
+
+def test_tests_with_loops_of_their_own(side_by_side: str) -> None:
+    assert ends(side_by_side, "test_loops.py") == ["PASSED"], side_by_side
+
+
+def test_a_mark_with_what_is_no_keyword_is_refused(side_by_side: str) -> None:
+    assert ends(side_by_side, "test_wrong_mark.py") == ["ERROR"], side_by_side
+    assert "takes keywords only" in side_by_side
+
+
+def test_one_broker_for_the_session_and_a_topic_for_each_test(for_the_session: str) -> None:
+    assert "3 passed, 1 error" in for_the_session
+
+
+def test_a_mark_cannot_change_the_broker_of_the_session(for_the_session: str) -> None:
+    assert "ERROR test_session.py::test_shared" in for_the_session
+    assert "is shared" in for_the_session
+
+
+def test_a_scope_that_is_not_known_is_refused(tmp_path: Path) -> None:
+    said = run_project(tmp_path, {"test_it.py": "def test_it(): ..."}, ini="tiered_broker_scope = forever")
+    assert "tiered_broker_scope=forever is not known" in said
 
 
 def test_parallel_workers_do_not_disturb_each_other(tmp_path: Path) -> None:
@@ -100,99 +212,11 @@ def test_it(tiered_broker, number):
     assert "4 passed" in run_project(tmp_path, {"test_it.py": tests}, "-n", "2")
 
 
-def test_one_broker_for_the_session_and_a_topic_for_each_test(tmp_path: Path) -> None:
-    tests = (
-        ROUND_TRIP
-        + """
-import pytest
-seen = []
-
-
-@pytest.mark.parametrize("number", [1, 2])
-def test_it(tiered_broker, number):
-    seen.append(tiered_broker.bootstrap)
-    round_trip(tiered_broker.bootstrap, tiered_broker.create_topic())
-
-
-def test_it_was_one():
-    assert len(set(seen)) == 1
-"""
-    )
-    assert "3 passed" in run_project(tmp_path, {"test_it.py": tests}, ini="tiered_broker_scope = session")
-
-
-def test_options_come_from_conftest_and_from_the_mark(tmp_path: Path) -> None:
-    conftest = """
-import pytest
-
-
-@pytest.fixture
-def tiered_broker_options():
-    return {"topics": {"orders": 1}, "settings": {"num.partitions": 4}}
-"""
-    tests = (
-        ROUND_TRIP
-        + """
-import pytest
-
-
-@pytest.mark.tiered_broker(topics={"payments": 1})
-def test_the_mark_wins(tiered_broker):
-    round_trip(tiered_broker.bootstrap, "payments")
-
-
-def test_conftest(tiered_broker, tiered_cluster):
-    round_trip(tiered_broker.bootstrap, "orders")
-    other = tiered_cluster(topics={"more": 1})
-    round_trip(other.bootstrap, "more")
-"""
-    )
-    assert "2 passed" in run_project(tmp_path, {"conftest.py": conftest, "test_it.py": tests})
-
-
-def test_tests_with_loops_of_their_own(tmp_path: Path) -> None:
-    tests = """
-import asyncio
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-
-
-async def test_it(tiered_broker):
-    topic = await asyncio.to_thread(tiered_broker.create_topic)
-    async with AIOKafkaProducer(bootstrap_servers=tiered_broker.bootstrap) as producer:
-        await producer.send_and_wait(topic, b"one")
-    async with AIOKafkaConsumer(
-        topic, bootstrap_servers=tiered_broker.bootstrap, auto_offset_reset="earliest"
-    ) as consumer:
-        assert (await asyncio.wait_for(consumer.getone(), 20)).value == b"one"
-"""
-    assert "1 passed" in run_project(tmp_path, {"test_it.py": tests})
-
-
 def test_a_failing_test_fails_with_its_own_error_alone(tmp_path: Path) -> None:
     tests = "def test_it(tiered_broker):\n    tiered_broker.broker.kill()\n    assert 1 == 2\n"
     output = run_project(tmp_path, {"test_it.py": tests})
     assert "1 failed" in output
     assert "error" not in output.lower().replace("assertionerror", ""), output
-
-
-@pytest.mark.parametrize(
-    ("ini", "tests", "words"),
-    [
-        ("tiered_broker_scope = forever", "def test_it(): ...", "tiered_broker_scope=forever is not known"),
-        (
-            "",
-            "import pytest\n@pytest.mark.tiered_broker(1)\ndef test_it(tiered_broker): ...",
-            "takes keywords only",
-        ),
-        (
-            "tiered_broker_scope = session",
-            "import pytest\n@pytest.mark.tiered_broker(s3='moto')\ndef test_it(tiered_broker): ...",
-            "is shared",
-        ),
-    ],
-)
-def test_what_is_wrong_is_said(tmp_path: Path, ini: str, tests: str, words: str) -> None:
-    assert words in run_project(tmp_path, {"test_it.py": tests}, ini=ini)
 
 
 def examples() -> list[str]:
