@@ -8,10 +8,12 @@ import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import pytest
 
 from tests.catalogue import open_ready
+from tests.support.memory import folder_in_memory
 from tiered.meta.engine import Database
 
 if TYPE_CHECKING:
@@ -38,15 +40,25 @@ def ready_postgres(postgres_databases: "PostgresDatabases") -> Iterator[str]:
     postgres_databases.drop(url)
 
 
+@pytest.fixture(scope="session")
+def sqlite_folder() -> Iterator[Path]:
+    """In memory: every commit is synced, which on a disk takes as long as all else that a test does."""
+    folder = folder_in_memory("tiered-sqlite-")
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
 @pytest.fixture(params=["sqlite", "postgresql"])
-def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+def database_url(request: pytest.FixtureRequest, sqlite_folder: Path) -> Iterator[str]:
     """A database of each kind: an empty one, or that of `database` where the test takes it too."""
     ready = "database" in request.fixturenames
     if request.param == "sqlite":
-        path = tmp_path / "meta.db"
+        path = sqlite_folder / f"{uuid4().hex}.db"
         if ready:
             shutil.copyfile(request.getfixturevalue("ready_sqlite"), path)
         yield f"sqlite:///{path}"
+        for each in sqlite_folder.glob(f"{path.name}*"):
+            each.unlink()
         return
     databases: PostgresDatabases = request.getfixturevalue("postgres_databases")
     url = databases.create(template=request.getfixturevalue("ready_postgres") if ready else None)
