@@ -2,7 +2,7 @@
 
 import os
 import shutil
-import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,6 +26,7 @@ from tests.components.tiers import (
     wait_checkpoint,
 )
 from tests.faults.bucket import files_under, objects, verify_store
+from tests.warm_start import WarmProcess
 from tiered.cold.object_store import ObjectStore
 from tiered.cold.opening import open_store
 from tiered.meta import topics
@@ -315,12 +316,16 @@ def test_checkpoint_follows_a_commit_that_a_kill_hid_from_it(broker: BrokerProce
 
 def refused(broker: BrokerProcess, *arguments: str) -> str:
     """What a start says that ends with exit code 1."""
-    done = subprocess.run(
-        [*broker.command(), *arguments], capture_output=True, text=True, timeout=30, env={**os.environ}
-    )
-    assert (done.returncode, done.stdout) == (1, ""), done
-    assert "Traceback" not in done.stderr, done.stderr
-    return done.stderr
+    with tempfile.TemporaryFile("w+") as words:
+        process = WarmProcess("tiered.cli", [*broker.words(), *arguments], environ=os.environ, stderr=words.fileno())
+        with process.stdout:
+            assert process.stdout.read() == ""
+        code = process.wait(30)
+        words.seek(0)
+        said = words.read()
+    assert code == 1, said
+    assert "Traceback" not in said, said
+    return said
 
 
 def test_second_broker_on_the_same_folder_is_refused(broker: BrokerProcess) -> None:
