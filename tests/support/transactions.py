@@ -1,5 +1,7 @@
 """Batches of transactions and the markers that end them, as producers and coordinators have them written."""
 
+from functools import cache
+
 from tests.support.partition_appends import NOW_MS
 from tiered.broker.partitions.partition import Appended, Partition
 from tiered.formats.control_record import MarkerType, TransactionMarker, encode_marker
@@ -23,10 +25,12 @@ def transactional_batch(
     )
 
 
+@cache
 def transactional_header(producer_id: int, *, is_transactional: bool = True) -> BatchHeader:
     return read_header(transactional_batch(producer_id, is_transactional=is_transactional, count=2), 0)
 
 
+@cache
 def marker_header(producer_id: int) -> BatchHeader:
     marker = TransactionMarker(type=MarkerType.ABORT, coordinator_epoch=0)
     return read_header(encode_marker(marker, producer_id=producer_id, producer_epoch=0, timestamp_ms=NOW_MS), 0)

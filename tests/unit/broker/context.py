@@ -3,7 +3,9 @@
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from tiered.broker.context import BrokerContext, BrokerState
 from tiered.broker.host.data_folder import DataFolder
@@ -41,6 +43,19 @@ class Surroundings:
     clock: SetClock
 
 
+@cache
+def _ready_catalogue() -> bytes:
+    """A migrated SQLite file that describes a cluster: making its tables takes longer than most tests."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "meta.db"
+        database = Database.open(f"sqlite:///{path}")
+        database.migrate()
+        database.run_sync(lambda conn: cluster.ensure(conn, cluster_id="a cluster", now_ms=0))
+        database.close_sync()
+        assert [each.name for each in path.parent.iterdir()] == [path.name], "a journal would have to be copied too"
+        return path.read_bytes()
+
+
 @asynccontextmanager
 async def surroundings(
     folder: Path,
@@ -57,9 +72,9 @@ async def surroundings(
         settings=BrokerSettings.of({name.replace("_", "."): value for name, value in settings.items()}),
     )
     clock, data = SetClock(), DataFolder(options.data_dir)
+    if not (catalogue := folder / "meta.db").exists():
+        catalogue.write_bytes(_ready_catalogue())
     database = sql.open(options.meta_url)
-    database.migrate()
-    await database.run(lambda conn: cluster.ensure(conn, cluster_id="a cluster", now_ms=0))
     store = TimedStore(store_at(options.store_url), clock)
     disk, uploads = BlockingPool("disk", threads=1), BlockingPool("upload", threads=1)
     context = BrokerContext(

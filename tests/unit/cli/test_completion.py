@@ -4,6 +4,9 @@ import argparse
 import shutil
 import subprocess
 from collections.abc import Callable
+from contextlib import redirect_stdout
+from functools import cache
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -15,14 +18,25 @@ SHELL_S = 30
 
 
 @pytest.fixture
-def script(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[[str], Path]:
+def script(tmp_path: Path) -> Callable[[str], Path]:
     def make(shell: str) -> Path:
-        assert main(["completion", shell]) == 0
         path = tmp_path / f"completion.{shell}"
-        path.write_text(capsys.readouterr().out)
+        path.write_text(printed(shell))
         return path
 
     return make
+
+
+@cache
+def printed(shell: str) -> str:
+    with redirect_stdout(StringIO()) as words:
+        assert main(["completion", shell]) == 0
+    return words.getvalue()
+
+
+@cache
+def parser() -> argparse.ArgumentParser:
+    return build_parser()
 
 
 def output_of(*argv: str, cwd: Path) -> str:
@@ -32,19 +46,19 @@ def output_of(*argv: str, cwd: Path) -> str:
 
 
 def test_every_command_and_option_of_argparse_is_in_the_table() -> None:
-    states = {each.path: each for each in states_of(build_parser())}
+    states = {each.path: each for each in states_of(parser())}
 
-    def walk(parser: argparse.ArgumentParser, path: tuple[str, ...]) -> None:
+    def walk(command: argparse.ArgumentParser, path: tuple[str, ...]) -> None:
         state = states[path]
         known = {name for option in state.options for name in option.names}
-        assert known == set(parser._option_string_actions)
-        for action in parser._actions:
+        assert known == set(command._option_string_actions)
+        for action in command._actions:
             if isinstance(action, argparse._SubParsersAction):
                 assert [name for name, _ in state.commands] == list(action.choices)
                 for name, each in action.choices.items():
                     walk(each, (*path, name))
 
-    walk(build_parser(), ())
+    walk(parser(), ())
     assert ("groups", "reset") in states
 
 
@@ -62,13 +76,13 @@ def test_every_command_and_option_of_argparse_is_in_the_table() -> None:
 def test_an_options_value_is_known_from_its_choices_or_its_kind(
     path: tuple[str, ...], option: str, values: tuple[str, ...] | None
 ) -> None:
-    (state,) = [each for each in states_of(build_parser()) if each.path == path]
+    (state,) = [each for each in states_of(parser()) if each.path == path]
     (found,) = [each for each in state.options if option in each.names]
     assert found.value == values
 
 
 def test_a_bare_word_is_what_the_command_is_about() -> None:
-    words = {each.path: each.words for each in states_of(build_parser())}
+    words = {each.path: each.words for each in states_of(parser())}
     assert words["consume",] == (TOPICS,)
     assert words["produce",] == (TOPICS, FILES)
     assert words["groups", "describe"] == (GROUPS,)
@@ -145,7 +159,7 @@ def test_snapshots_come_from_the_http_address_that_the_line_names(
 
 
 def test_bash_reads_the_script_for_every_state_without_a_word(script: Callable[[str], Path], tmp_path: Path) -> None:
-    states: list[State] = list(states_of(build_parser()))
+    states: list[State] = list(states_of(parser()))
     code = 'source "$1"; shift; for state in "$@"; do [ -n "$(_tiered_table "$state|options")" ] || echo "$state"; done'
     paths = [" ".join(each.path) for each in states]
     assert output_of("bash", "--norc", "-c", code, "bash", str(script("bash")), *paths, cwd=tmp_path) == ""

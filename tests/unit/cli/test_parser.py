@@ -5,6 +5,7 @@ import importlib
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from functools import cache
 
 import pytest
 
@@ -14,6 +15,19 @@ from tiered.cli.configs import config_pairs
 from tiered.cli.failure import UsageError
 from tiered.cli.records.offset_range import End, Start, range_of
 from tiered.runtime import SystemClock
+
+
+@pytest.fixture(scope="module", autouse=True)
+def built_once() -> Iterator[None]:
+    """`main` gets the same parser each time: building it takes ten times as long as parsing."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys.modules["tiered.cli.main"], "build_parser", parser)
+        yield
+
+
+@cache
+def parser() -> argparse.ArgumentParser:
+    return build_parser()
 
 
 def run(argv: Sequence[str]) -> int:
@@ -138,7 +152,7 @@ def test_offsets_are_understood(text: str, start: Start) -> None:
     ],
 )
 def test_options_stand_anywhere_among_the_words(argv: list[str], name: str, value: object) -> None:
-    assert getattr(build_parser().parse_args(argv), name) == value
+    assert getattr(parser().parse_args(argv), name) == value
 
 
 def test_options_that_nobody_knows_are_refused_among_the_words(capsys: pytest.CaptureFixture[str]) -> None:
@@ -147,7 +161,7 @@ def test_options_that_nobody_knows_are_refused_among_the_words(capsys: pytest.Ca
 
 
 def test_a_negative_offset_is_no_option() -> None:
-    assert build_parser().parse_args(["consume", "t", "-o", "-10"]).offset == "-10"
+    assert parser().parse_args(["consume", "t", "-o", "-10"]).offset == "-10"
 
 
 @pytest.mark.parametrize(
@@ -205,13 +219,13 @@ def test_the_parser_loads_nothing_that_a_command_needs() -> None:
     ("text", "ms"), [("90s", 90_000), ("45m", 2_700_000), ("30d", 2_592_000_000), ("1w", 604_800_000)]
 )
 def test_a_time_is_a_number_and_a_unit(text: str, ms: int) -> None:
-    assert build_parser().parse_args(["snapshot", "create", "s", "t", "--ttl", text]).ttl == ms
+    assert parser().parse_args(["snapshot", "create", "s", "t", "--ttl", text]).ttl == ms
 
 
 @pytest.mark.parametrize("text", ["", "5", "d", "0d", "-1d", "1.5h", "5y", "9999999d", "1 d"])
 def test_what_is_no_time_is_refused(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        build_parser().parse_args(["snapshot", "create", "s", "t", f"--ttl={text}"])
+        parser().parse_args(["snapshot", "create", "s", "t", f"--ttl={text}"])
     assert "such as 30d" in capsys.readouterr().err
 
 
@@ -225,7 +239,7 @@ def runs(parser: argparse.ArgumentParser) -> Iterator[str]:
 
 
 def test_each_command_names_a_function_that_is_there() -> None:
-    named = list(runs(build_parser()))
+    named = list(runs(parser()))
     assert len(named) > 40
     for module, _, function in (each.partition(":") for each in named):
         assert callable(getattr(importlib.import_module(f"tiered.cli.{module}"), function))

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from uuid import UUID, uuid4
 
@@ -34,10 +35,14 @@ def place_of(segment: CommittedSegment) -> ExpectedSegment:
     return ExpectedSegment(topic=TOPIC, topic_id=TOPIC_ID, partition=PARTITION, segment=segment)
 
 
+@lru_cache(maxsize=32)
 def batches(
-    timestamps: Sequence[int], *, base_offset: int, records_per_batch: int, value_bytes: int
+    timestamps: tuple[int, ...], *, base_offset: int, records_per_batch: int, value_bytes: int
 ) -> tuple[bytes, ...]:
-    """Batches of so many records; every record's value tells its offset, every third batch is compressed."""
+    """Batches of so many records; every record's value tells its offset, every third batch is compressed.
+
+    The same ones for whoever asks for the same: encoding them takes longer than most tests.
+    """
     made: list[bytes] = []
     for start in range(0, len(timestamps), records_per_batch):
         group = timestamps[start : start + records_per_batch]
@@ -72,7 +77,9 @@ def store_segment(
 ) -> StoredSegment:
     """Writes the log to a file in `directory`, describes it, stores it, checks it."""
     log = b"".join(
-        batches(timestamps, base_offset=base_offset, records_per_batch=records_per_batch, value_bytes=value_bytes)
+        batches(
+            tuple(timestamps), base_offset=base_offset, records_per_batch=records_per_batch, value_bytes=value_bytes
+        )
     )
     object_id = uuid4()
     end_offset = base_offset + len(timestamps)

@@ -25,7 +25,7 @@ offsets = st.builds(
 )
 
 
-@settings(max_examples=50)
+@settings(max_examples=settings().max_examples * 2)
 @given(st.text(min_size=1, max_size=80), st.lists(offsets, max_size=5))
 def test_any_group_comes_back_as_it_was(group_id: str, its_offsets: list[StoredOffset]) -> None:
     before = golden.group_checkpoint()
@@ -34,7 +34,7 @@ def test_any_group_comes_back_as_it_was(group_id: str, its_offsets: list[StoredO
     assert decode_group_checkpoint(encode_group_checkpoint(checkpoint)) == checkpoint
 
 
-@settings(max_examples=200)
+@settings(max_examples=settings().max_examples * 8)
 @given(mutations(WHOLE))
 def test_altered_bytes_are_refused(data: bytes) -> None:
     if data != WHOLE:

@@ -29,7 +29,7 @@ PLAIN, STATIC = golden.classic_group().members
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 
 
-@settings(max_examples=50)
+@settings(max_examples=settings().max_examples * 2)
 @given(
     st.builds(
         KeptClassicMember,
@@ -54,7 +54,7 @@ def test_any_classic_member_comes_back_as_it_was(member: KeptClassicMember) -> N
 def test_altered_bytes_are_refused(whole: bytes) -> None:
     decode = decode_classic_group if whole is CLASSIC else decode_consumer_group
 
-    @settings(max_examples=100)
+    @settings(max_examples=settings().max_examples * 4)
     @given(mutations(whole))
     def check(data: bytes) -> None:
         if data != whole:

@@ -133,7 +133,7 @@ def test_hostile_lengths_are_malformed() -> None:
             frames.read_request_header(head + rest, 0, len(head + rest))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=settings().max_examples * 4, deadline=None)
 @given(data=st.binary(max_size=60))
 def test_noise_is_malformed_or_a_header_within_its_bounds(data: bytes) -> None:
     try:

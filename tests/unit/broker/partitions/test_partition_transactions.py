@@ -323,7 +323,7 @@ class Naive:
         return min(found, *unstable.values(), high_watermark)
 
 
-@settings(max_examples=200)
+@settings(max_examples=settings().max_examples * 8)
 @given(
     steps=st.lists(
         st.tuples(st.sampled_from(("records", "end", "commit up to", "cut to")), st.integers(0, 3), st.integers(0, 12)),

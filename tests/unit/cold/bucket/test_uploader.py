@@ -31,7 +31,7 @@ def describe(path: Path, size_bytes: int) -> DescribedSegment:
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
     path = tmp_path / "a.log"
-    path.write_bytes(b"".join(batches(range(3000), base_offset=0, records_per_batch=10, value_bytes=1000)))
+    path.write_bytes(b"".join(batches(tuple(range(3000)), base_offset=0, records_per_batch=10, value_bytes=1000)))
     return path
 
 
