@@ -3,11 +3,12 @@
 import ast
 import re
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import grimp
 import pytest
+
+from tests.house.sources import parsed
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = sorted([*ROOT.glob("tiered/**/*.py"), *ROOT.glob("spark/**/*.py")])
@@ -28,11 +29,6 @@ FORBIDDEN_CALLS = {"datetime.now", "datetime.utcnow", "date.today", "datetime.to
 
 def relative(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
-
-
-@cache
-def parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.house.sources import parsed
 from tiered.config.broker import BROKER_SETTINGS
 from tiered.config.client_metrics import CLIENT_METRICS_SETTINGS
 from tiered.config.group import GROUP_SETTINGS
@@ -35,7 +36,7 @@ ALL = {
 @cache
 def read() -> frozenset[str]:
     """Every attribute that the product reads."""
-    trees = (ast.parse(path.read_text()) for path in TIERED.rglob("*.py"))
+    trees = (parsed(path) for path in TIERED.rglob("*.py"))
     nodes = (node for tree in trees for node in ast.walk(tree))
     return frozenset(node.attr for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load))
 
