@@ -40,6 +40,7 @@ os.environ.setdefault("AWS_DEFAULT_REGION", "us-east-1")
 os.environ.setdefault("AWS_EC2_METADATA_DISABLED", "true")
 
 hypothesis.settings.register_profile("default", max_examples=25, deadline=None, derandomize=True, print_blob=True)
+# Of `make check`, which leaves the others to `make test`.
 hypothesis.settings.register_profile("quick", max_examples=10, deadline=None, derandomize=True, print_blob=True)
 # Of `make soak-tests`: other examples each time.
 hypothesis.settings.register_profile("long", max_examples=500, deadline=None, print_blob=True)
