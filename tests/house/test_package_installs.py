@@ -62,8 +62,13 @@ def imports(python: Path, code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([str(python), "-c", code], env=environment, cwd="/", capture_output=True, text=True)
 
 
-def test_without_a_compiler_the_install_succeeds_and_has_no_kernel(tmp_path: Path) -> None:
-    wheel = build_wheel(tmp_path, compiler="/bin/false")
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built where there is no C compiler."""
+    return build_wheel(tmp_path_factory.mktemp("wheel"), compiler="/bin/false")
+
+
+def test_without_a_compiler_the_install_succeeds_and_has_no_kernel(tmp_path: Path, wheel: Path) -> None:
     assert not [name for name in names_in(wheel) if name.endswith(".so")]
     run = imports(
         installed_python(tmp_path, wheel), "import tiered, tiered.config, pyspark_tiered; print(tiered.__file__)"
@@ -73,12 +78,12 @@ def test_without_a_compiler_the_install_succeeds_and_has_no_kernel(tmp_path: Pat
 
 
 def test_with_a_compiler_the_kernel_stands_beside_its_source(tmp_path: Path) -> None:
-    wheel = build_wheel(tmp_path, compiler=None)
-    assert [name for name in names_in(wheel) if name.startswith("tiered/formats/_decode.") and name.endswith(".so")]
+    names = names_in(build_wheel(tmp_path, compiler=None))
+    assert [name for name in names if name.startswith("tiered/formats/_decode.") and name.endswith(".so")]
 
 
-def test_the_wheel_carries_types_migrations_the_console_and_the_spark_source(tmp_path: Path) -> None:
-    names = names_in(build_wheel(tmp_path, compiler="/bin/false"))
+def test_the_wheel_carries_types_migrations_the_console_and_the_spark_source(wheel: Path) -> None:
+    names = names_in(wheel)
     sources = {path.relative_to(ROOT).as_posix() for path in (ROOT / "tiered").rglob("*.py")}
     spark = {path.relative_to(ROOT / "spark").as_posix() for path in (ROOT / "spark/pyspark_tiered").rglob("*.py")}
     assert sources | spark | {"tiered/py.typed"} <= names
