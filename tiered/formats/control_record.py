@@ -9,6 +9,7 @@ Owns their layout. Must never decide whether a marker may be written: `broker.pa
 import struct
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 from typing import Final
 
 from tiered.errors import CorruptBatch
@@ -35,20 +36,30 @@ class TransactionMarker:
     type: MarkerType
     coordinator_epoch: int
 
+    @property
+    def aborts(self) -> bool:
+        return self.type is MarkerType.ABORT
+
 
 def encode_marker(marker: TransactionMarker, *, producer_id: int, producer_epoch: int, timestamp_ms: int) -> bytearray:
     """The control batch that ends the producer's transaction, with offset 0: whoever appends it stamps its own."""
+    return bytearray(_encoded(marker.type, marker.coordinator_epoch, producer_id, producer_epoch, timestamp_ms))
+
+
+@lru_cache(1)  # A transaction's partitions are given its marker one after the other.
+def _encoded(
+    type_: MarkerType, coordinator_epoch: int, producer_id: int, producer_epoch: int, timestamp_ms: int
+) -> bytes:
     record = Record(
         offset=0,
         timestamp_ms=timestamp_ms,
-        key=_KEY.pack(_VERSION, marker.type),
-        value=_VALUE.pack(_VERSION, marker.coordinator_epoch),
+        key=_KEY.pack(_VERSION, type_),
+        value=_VALUE.pack(_VERSION, coordinator_epoch),
         headers=(),
     )
-    batch = record_batch.encode_batch(
+    return record_batch.encode_batch(
         [record], producer_id=producer_id, producer_epoch=producer_epoch, transactional=True, control=True
     )
-    return bytearray(batch)
 
 
 def read_marker(buffer: Buffer, position: int, header: BatchHeader) -> TransactionMarker | None:

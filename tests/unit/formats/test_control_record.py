@@ -35,6 +35,15 @@ def test_a_marker_has_the_key_and_the_value_of_kafkas() -> None:
     assert (record.key, record.value) == (b"\0\0\0\1", b"\0\0\0\0\1\2")
 
 
+def test_each_partition_has_a_marker_of_its_own_to_stamp() -> None:
+    marker = TransactionMarker(type=MarkerType.COMMIT, coordinator_epoch=1)
+    first = encode_marker(marker, producer_id=7, producer_epoch=2, timestamp_ms=5)
+    second = encode_marker(marker, producer_id=7, producer_epoch=2, timestamp_ms=5)
+    record_batch.stamp_offsets(memoryview(first), 0, 100, 3)
+    assert record_batch.read_header(first).base_offset == 100
+    assert record_batch.read_header(second).base_offset == 0
+
+
 def test_fields_that_a_later_version_adds_are_passed_over() -> None:
     batch = control_batch(b"\0\1\0\0more", b"\0\1\0\0\0\x09more")
     assert read_marker(batch, 0, record_batch.read_header(batch)) == TransactionMarker(

@@ -441,7 +441,7 @@ class Partition(ColdEnd):
             log_append_time_ms = now_ms
             record_batch.stamp_log_append_time(buffer, position, header.size_bytes, now_ms)
             header = record_batch.read_header(buffer, position, end)
-        aborted = () if marker is None else self.transactions.aborted_in(((header, base_offset, marker),))
+        aborted = self.transactions.aborted_in(((header, base_offset, marker),)) if marker and marker.aborts else ()
         headers = ((position, header),)
         self.log.append(buffer, position, end, headers, base_offset=base_offset, now_ms=now_ms, aborted=aborted)
         traffic = self.traffic
