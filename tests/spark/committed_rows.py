@@ -1,10 +1,30 @@
-"""What a consumer of the brokers gets that reads committed records alone."""
+"""What readers of committed records get: a consumer of the brokers, and a batch of Spark without its JVM."""
+
+from collections.abc import Mapping
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
 
+from pyspark_tiered.batch import BatchReader
+from pyspark_tiered.options import parse_options
 
-def committed_records(bootstrap: str, topic: str, partitions: int) -> list[tuple[int, int, bytes]]:
-    """Partition, offset and value of each, up to where such readers' log ends now."""
+COLUMNS = ("partition", "offset", "value")
+Rows = list[tuple[int, int, bytes]]
+"""Partition, offset and value of each record."""
+
+
+def spark_batch(topic: str, given: Mapping[str, str]) -> Rows:
+    """Every row of every split, sorted."""
+    told = {"subscribe": topic, "isolation.level": "read_committed", **given}
+    reader = BatchReader(parse_options(told, streaming=False), COLUMNS)
+    found: Rows = []
+    for split in reader.partitions():
+        for batch in reader.read(split):
+            found += list(zip(*(column.to_pylist() for column in batch.columns), strict=True))
+    return sorted(found)
+
+
+def committed_records(bootstrap: str, topic: str, partitions: int) -> Rows:
+    """Every record up to where the log of such a consumer ends now, sorted."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -16,12 +36,12 @@ def committed_records(bootstrap: str, topic: str, partitions: int) -> list[tuple
         }
     )
     consumer.assign([TopicPartition(topic, each, OFFSET_BEGINNING) for each in range(partitions)])
-    found: list[tuple[int, int, bytes]] = []
+    found: Rows = []
     ended: set[int | None] = set()
     try:
         while len(ended) < partitions:
             message = consumer.poll(20)
-            assert message is not None, "the brokers give nothing"
+            assert message is not None, f"nothing more of {set(range(partitions)) - ended}"
             if (error := message.error()) is not None:
                 assert error.code() == KafkaError._PARTITION_EOF, error
                 ended.add(message.partition())

@@ -4,22 +4,19 @@ The broker is real and in this process; so are planning and tasks, without a JVM
 """
 
 import argparse
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import Producer
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from pyspark_tiered.batch import BatchReader
 from pyspark_tiered.job_arguments import parsed_options, source_arguments
 from pyspark_tiered.options import Isolation, parse_options
 from pyspark_tiered.stream import StreamReader
-from tests.spark.committed_rows import committed_records
+from tests.spark.committed_rows import COLUMNS, Rows, committed_records, spark_batch
 from tiered.testing import LocalCluster, cluster
 
 PARTITIONS = 2
-COLUMNS = ("partition", "offset", "value")
-Rows = list[tuple[int, int, bytes]]
 
 
 @pytest.fixture(scope="module")
@@ -74,35 +71,22 @@ def topic(broker: LocalCluster) -> Iterator[str]:
     stays.abort_transaction(30)
 
 
-def rows_of(reader: BatchReader) -> Rows:
-    found = []
-    for split in reader.partitions():
-        for batch in reader.read(split):
-            found += list(zip(*(column.to_pylist() for column in batch.columns), strict=True))
-    return sorted(found)
-
-
-def batch(topic: str, given: Mapping[str, str]) -> Rows:
-    told = {"subscribe": topic, "isolation.level": "read_committed", **given}
-    return rows_of(BatchReader(parse_options(told, streaming=False), COLUMNS))
-
-
 def test_a_batch_from_both_tiers_and_from_brokers_alone_is_what_a_consumer_gets(
     broker: LocalCluster, topic: str
 ) -> None:
     wanted = committed_records(broker.bootstrap, topic, PARTITIONS)
     assert len(wanted) == 2 * 3 * 5 * PARTITIONS
     brokers = {"kafka.bootstrap.servers": broker.bootstrap}
-    assert batch(topic, brokers) == wanted
+    assert spark_batch(topic, brokers) == wanted
     both = brokers | {"store": broker.store_url}
-    assert batch(topic, both) == wanted
-    assert batch(topic, both | {"splitBytes": "5000", "minPartitions": "20"}) == wanted
-    everything = batch(topic, both | {"isolation.level": "read_uncommitted"})
+    assert spark_batch(topic, both) == wanted
+    assert spark_batch(topic, both | {"splitBytes": "5000", "minPartitions": "20"}) == wanted
+    everything = spark_batch(topic, both | {"isolation.level": "read_uncommitted"})
     assert len(everything) == 2 * len(wanted) + 2 * 2 * PARTITIONS
 
 
 def test_a_batch_from_the_bucket_alone_is_what_a_consumer_gets_of_it(broker: LocalCluster, topic: str) -> None:
-    found = batch(topic, {"store": broker.store_url})
+    found = spark_batch(topic, {"store": broker.store_url})
     ends = {
         partition: max(offset for place, offset, _ in found if place == partition) for partition in range(PARTITIONS)
     }
