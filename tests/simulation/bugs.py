@@ -11,6 +11,7 @@ from typing import Any
 
 from tests.simulation.plan import PLAIN, Plan
 from tiered.broker.control.registration import Marker, Registration
+from tiered.broker.groups import offset_memory
 from tiered.broker.partitions import acknowledgements
 from tiered.broker.partitions.partition import Partition, Role
 from tiered.broker.replication import answer, catch_up, fetcher, isr_changes
@@ -164,7 +165,7 @@ def _zombie_commits_offsets() -> Patches:
         epochs = {slot: row.slot_epoch for slot, row in rows.items()}
         return plain(conn, commits, changed, replace(by, slot_epochs=epochs, commit_number=next(numbers)))
 
-    return [(group_offsets, "_lost", lambda row, slot, by: None), (group_offsets, "write", write)]
+    return [(group_offsets, "lost", lambda row, slot, by: None), (group_offsets, "write", write)]
 
 
 def _serves_uncommitted() -> Patches:
@@ -329,6 +330,12 @@ MUTANTS = (
         name="zombie_commits_offsets",
         breaks="R10: commits of offsets are not fenced by the epoch of the group's slot",
         patches=_zombie_commits_offsets,
+    ),
+    Mutant(
+        name="remembers_offsets_for_ever",
+        breaks="R12: a coordinator that lost its slot and does not know it answers with offsets of before",
+        patches=lambda: [(offset_memory, "may_answer", lambda *, asked_ms, now_ms: True)],
+        plan=Plan(groups=12),
     ),
     Mutant(
         name="serves_uncommitted",

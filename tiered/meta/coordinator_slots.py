@@ -146,6 +146,12 @@ def load_all(conn: Connection) -> Mapping[int, SlotRow]:
     return {row["slot"]: SlotRow(**row) for row in found}
 
 
+def load_some(conn: Connection, slots: Iterable[int]) -> Mapping[int, SlotRow]:
+    """These slots as they are at this moment, without holding them. Missing ones are missing."""
+    found = conn.execute(_SOME, {"slots": sorted(set(slots))}).mappings()
+    return {row["slot"]: SlotRow(**row) for row in found}
+
+
 def changed_since(conn: Connection, number: int) -> tuple[SlotRow, ...]:
     """The rows whose `change_number` is above `number`, by slot."""
     return tuple(SlotRow(**row) for row in conn.execute(_CHANGED, {"number": number}).mappings())

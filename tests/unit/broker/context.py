@@ -35,6 +35,9 @@ class SetClock(SystemClock):
     def monotonic_ms(self) -> float:
         return super().monotonic_ms() + self.waited_ms
 
+    def elapsed_ms(self) -> float:
+        return super().elapsed_ms() + self.waited_ms
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:

@@ -6,10 +6,13 @@ their order is the order of commits. Must never decide who may commit.
 A transaction that failed, or whose outcome is unknown, fails its commits with `CoordinatorNotAvailable`: their
 clients commit again, under a higher commit number. After an unknown outcome the slots are taken again before
 anything else is read or written, which waits for the old transaction and ends its right to write.
+
+In a slot that it has just got, nothing is written before its last holder has stopped answering from memory (R12).
 """
 
 import asyncio
 import logging
+import math
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -20,6 +23,7 @@ from sqlalchemy.exc import DataError, IntegrityError
 
 from tiered.broker.context import BrokerContext
 from tiered.broker.groups.checkpoints import GroupCheckpointWriter
+from tiered.broker.groups.offset_memory import OffsetMemory
 from tiered.broker.groups.offsets_topic import OffsetsTopic
 from tiered.broker.groups.slots import HeldSlots
 from tiered.broker.groups.stored_members import Encode
@@ -35,6 +39,7 @@ from tiered.meta import coordinator_slots, group_offsets, groups, transaction_of
 from tiered.meta.coordinator_slots import Moved, SlotRow
 from tiered.meta.group_offsets import GroupCommit, WriteOutcome, WritingCoordinator
 from tiered.meta.groups import GroupRow
+from tiered.rules.groups.remembered_offsets import successor_waits_ms
 from tiered.runtime import Worker
 
 log = logging.getLogger(__name__)
@@ -90,12 +95,14 @@ class OffsetCommits:
         self,
         *,
         context: BrokerContext,
+        memory: OffsetMemory,
         group_checkpoints: GroupCheckpointWriter,
         offsets_topic: OffsetsTopic,
         slots_learned: Callable[[Iterable[SlotRow]], None],
         slots: HeldSlots,
     ) -> None:
         self._context = context
+        self._memory = memory
         self._group_checkpoints = group_checkpoints
         self._offsets_topic = offsets_topic
         self._slots_learned = slots_learned
@@ -111,6 +118,8 @@ class OffsetCommits:
         self._in_pause = False
         """Nothing is encoded: see ENCODED_BYTES_A_MS."""
         self._commit_number = 0
+        self._gained_ms = -math.inf
+        """When a slot came last, by the monotonic clock."""
         self._worker = Worker()
         self._stopped = False
         self._last_were_several = False
@@ -139,6 +148,12 @@ class OffsetCommits:
         except TieredError as error:
             log.warning("at shutdown: %s", error)
         self.slots_lost({waiting.commit.slot for waiting in self._waiting})
+
+    def slots_gained(self) -> None:
+        """Some slots are this broker's since a moment ago. One that has its catalogue for itself has no predecessor but
+        processes that are gone, or were silent for much longer than they answer from memory."""
+        if not self._context.is_alone:
+            self._gained_ms = self._context.clock.monotonic_ms()
 
     def slots_lost(self, slots: Collection[int]) -> None:
         """Writes nothing more for them: waiting commits get NotCoordinator. SQL decides about a write under way."""
@@ -250,9 +265,11 @@ class OffsetCommits:
             # `remove_group`.
             await self._write_what_waits()
             await self._settle()
+            await self._predecessors_are_silent()
             if check is not None:
                 check()
             by = self._coordinator()
+            self._memory.changing(None)
 
             def fenced(conn: Connection) -> T:
                 group_offsets.require_slots(conn, slots, by)
@@ -329,6 +346,7 @@ class OffsetCommits:
             await self._settle()
         except TieredError as error:
             unsettled = error
+        await self._predecessors_are_silent()
         # Slots may be lost as long as something is awaited: what is taken now is written under today's epochs.
         batch, changed = self._take_batch(at_once=at_once)
         if not batch and not changed:
@@ -341,6 +359,7 @@ class OffsetCommits:
             if unsettled is not None:
                 raise unsettled
             rows = await self._encoded(changed)
+            self._memory.changing({each.group_id for each in commits})
             written = await self._run(lambda conn: transaction_offsets.write(conn, commits, rows, by))
         except TieredError as error:
             self._give_back(self._being_written)
@@ -448,8 +467,15 @@ class OffsetCommits:
             )
         )
         self.outcome_unknown = False
+        self._memory.settled()
         self._slots_learned(rows)
         log.info("settled an unknown outcome: the group slots were taken again")
+
+    async def _predecessors_are_silent(self) -> None:
+        """Returns when nobody answers from memory any more for a slot that this broker has."""
+        clock = self._context.clock
+        while wait_ms := successor_waits_ms(gained_ms=self._gained_ms, now_ms=clock.monotonic_ms()):
+            await asyncio.sleep(wait_ms / 1000.0)
 
     async def _run(self, change: Callable[[Connection], T]) -> T:
         """One transaction. Raises CoordinatorNotAvailable, and notes whether it may have been committed."""
@@ -470,6 +496,8 @@ class OffsetCommits:
         finally:
             # Also where this task was cancelled: the call goes on without it.
             self.outcome_unknown = self.outcome_unknown or unknown
+            if not self.outcome_unknown:
+                self._memory.settled()
         return value
 
     def _note_stale_epochs(self, outcome: WriteOutcome) -> None:

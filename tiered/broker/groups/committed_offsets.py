@@ -2,7 +2,7 @@
 
 Owns the bounds of one question. Reading waits for the group's commits that are on their way, so that whoever
 takes over a partition starts where its last owner committed. Must never decide who may commit: a `Fence` says
-that the coordinator did. Must never keep offsets in memory: SQL alone knows them.
+that the coordinator did.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ from uuid import UUID
 from tiered.broker.context import BrokerContext
 from tiered.broker.groups.commit_writer import OffsetCommits
 from tiered.broker.groups.offset_expiry import OffsetExpiry
+from tiered.broker.groups.offset_memory import OffsetMemory
 from tiered.broker.groups.offset_reader import OffsetReader
 from tiered.broker.groups.slots import HeldSlots
 from tiered.broker.groups.stored_members import Encode
@@ -48,13 +49,19 @@ class CommittedOffsets:
     """Part of the group coordinator, and started and stopped by it."""
 
     def __init__(
-        self, *, context: BrokerContext, slots: HeldSlots, commits: OffsetCommits, expiry: OffsetExpiry
+        self,
+        *,
+        context: BrokerContext,
+        slots: HeldSlots,
+        commits: OffsetCommits,
+        expiry: OffsetExpiry,
+        memory: OffsetMemory,
     ) -> None:
         self._context = context
         self._slots = slots
         self.commits = commits
         self._expiry = expiry
-        self._reader = OffsetReader(context)
+        self._reader = OffsetReader(context, memory)
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
         """Commits are written, and expired offsets looked for, from now on."""

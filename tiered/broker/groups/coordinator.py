@@ -24,6 +24,7 @@ from tiered.broker.groups.group import Group
 from tiered.broker.groups.loading import SlotLoading
 from tiered.broker.groups.memory import GroupMemory
 from tiered.broker.groups.offset_expiry import OffsetExpiry
+from tiered.broker.groups.offset_memory import OffsetMemory
 from tiered.broker.groups.offsets_topic import TICK_INTERVAL_MS, OffsetsTopic
 from tiered.broker.groups.slot_balance import SlotBalance
 from tiered.broker.groups.slots import HeldSlots
@@ -94,8 +95,10 @@ class GroupCoordinator:
         self._balance = SlotBalance(context=context, image=image)
         self._loading_slots = SlotLoading(context=context, slots=slots, load=self.load)
         self.offsets_topic = OffsetsTopic(context=context, topics=topics, slots=slots, memory=self.memory)
+        memory = OffsetMemory(context.clock)
         commits = OffsetCommits(
             context=context,
+            memory=memory,
             slots=slots,
             group_checkpoints=group_checkpoints,
             offsets_topic=self.offsets_topic,
@@ -109,7 +112,7 @@ class GroupCoordinator:
             find_group=self.find,
             forget_group=self.forget,
         )
-        self.offsets = CommittedOffsets(context=context, slots=slots, commits=commits, expiry=expiry)
+        self.offsets = CommittedOffsets(context=context, slots=slots, commits=commits, expiry=expiry, memory=memory)
         self.classic = ClassicGroups(self)
         self.consumer = ConsumerGroups(self)
         self._groups: dict[str, Group] = {}
@@ -179,6 +182,7 @@ class GroupCoordinator:
                     del self._groups[group_id]
                     group.close()
         if gained:
+            self.offsets.commits.slots_gained()
             self._loading_slots.slots_gained(gained)
             self.consumer.slots_gained(gained)
             self._checkpoints.slots_gained(gained)

@@ -1,22 +1,25 @@
 """Reads the committed offsets of many groups together: what comes while one SQL transaction is under way shares the
 next.
 
-Owns the questions that wait. Must never keep an answer: SQL alone knows the offsets.
+Owns the questions that wait. Must never answer with anything but what SQL says, or what `OffsetMemory` vouches for.
 """
 
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 from uuid import UUID
 
 from sqlalchemy import Connection
 
 from tiered.broker.context import BrokerContext
+from tiered.broker.groups.offset_memory import FoundOffsets, OffsetMemory
 from tiered.errors import CoordinatorNotAvailable, MetadataUnavailable, Throttled, TieredError
-from tiered.meta import group_offsets, transaction_offsets
+from tiered.meta import coordinator_slots, group_offsets, transaction_offsets
 from tiered.meta.group_offsets import MAX_TOPICS_TO_FILTER, OffsetRow
+from tiered.rules.groups.coordinator_slot import coordinator_slot
 
 T = TypeVar("T")
 
@@ -27,14 +30,6 @@ MAX_TOGETHER = 500
 MAX_ROWS_TOGETHER = 10_000
 """Groups that have more, together, are asked for one by one."""
 MAX_WAITING = 10_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundOffsets:
-    """Of one group: its offsets, and the topics and partitions for which another one waits."""
-
-    rows: tuple[OffsetRow, ...] = ()
-    waiting: frozenset[tuple[UUID, int]] = frozenset()
 
 
 @dataclass(slots=True, eq=False)
@@ -51,8 +46,9 @@ class _QuestionState:
 class OffsetReader:
     """For the many requests of a broker; one of them at a time asks SQL, also for those that wait."""
 
-    def __init__(self, context: BrokerContext) -> None:
+    def __init__(self, context: BrokerContext, memory: OffsetMemory) -> None:
         self._context = context
+        self._memory = memory
         self._turn = asyncio.Lock()
         self._waiting: dict[_QuestionState, None] = {}
 
@@ -61,6 +57,9 @@ class OffsetReader:
 
         Raises CoordinatorNotAvailable.
         """
+        remembered = self._memory.answer(group_id, topic_ids)
+        if remembered is not None:
+            return remembered
         if topic_ids is None or len(topic_ids) > MAX_TOPICS_TO_FILTER:
             return await self._alone(group_id, topic_ids, limit)
         if len(self._waiting) >= MAX_WAITING:
@@ -86,8 +85,14 @@ class OffsetReader:
             raise CoordinatorNotAvailable(str(error)) from error
 
     async def _alone(self, group_id: str, topic_ids: Collection[UUID] | None, limit: int) -> FoundOffsets:
-        found = await self.read(lambda conn: _found(conn, [group_id], topic_ids, limit))
-        return found.get(group_id, FoundOffsets())
+        if topic_ids is not None and len(topic_ids) > MAX_TOPICS_TO_FILTER:
+            topic_ids = None  # No filter for SQL, so it says everything.
+        with self._memory.reading() as reading:
+            found, ours = await self.read(partial(self._found, [group_id], topic_ids, limit))
+            offsets = found.get(group_id, FoundOffsets())
+            if group_id in ours and len(offsets.rows) < limit:
+                self._memory.keep(reading, group_id, offsets, topic_ids)
+        return offsets
 
     async def _ask(self, first: _QuestionState) -> None:
         """For `first`, and for what waits beside it. If it is given up, the others ask for themselves."""
@@ -97,20 +102,35 @@ class OffsetReader:
         for each in together:
             self._waiting.pop(each, None)  # What comes from here on is answered by a later moment.
         group_ids = list({each.group_id for each in together})
-        try:
-            found = await self.read(lambda conn: _found(conn, group_ids, topic_ids, MAX_ROWS_TOGETHER))
-        except TieredError as error:
-            kept = error.without_frames()
-            for each in together:
-                each.was_asked, each.error = True, kept
-            return
-        too_many = max(
-            sum(len(each.rows) for each in found.values()), sum(len(each.waiting) for each in found.values())
-        )
+        with self._memory.reading() as reading:
+            try:
+                found, ours = await self.read(partial(self._found, group_ids, topic_ids, MAX_ROWS_TOGETHER))
+            except TieredError as error:
+                kept = error.without_frames()
+                for each in together:
+                    each.was_asked, each.error = True, kept
+                return
+            too_many = max(
+                sum(len(each.rows) for each in found.values()), sum(len(each.waiting) for each in found.values())
+            )
+            if too_many < MAX_ROWS_TOGETHER:
+                for group_id in ours:
+                    self._memory.keep(reading, group_id, found.get(group_id, FoundOffsets()), topic_ids)
         for each in together:
             each.was_asked = True
             if too_many < MAX_ROWS_TOGETHER:
                 each.answer = found.get(each.group_id, FoundOffsets())
+
+    def _found(
+        self, group_ids: Collection[str], topic_ids: Collection[UUID] | None, limit: int, conn: Connection
+    ) -> tuple[Mapping[str, FoundOffsets], list[str]]:
+        """(what `_found` says, those of the groups whose slot is this registration's), of one moment."""
+        slot_count = self._context.settings.groups.offsets_topic_num_partitions
+        slots = {each: coordinator_slot(each, slot_count) for each in group_ids}
+        held = coordinator_slots.load_some(conn, slots.values())
+        me = (self._context.broker_id, self._context.state.broker_epoch)
+        ours = [each for each, slot in slots.items() if slot in held and held[slot].is_held_by(*me)]
+        return _found(conn, group_ids, topic_ids, limit), ours
 
 
 def _fitting(first: _QuestionState, waiting: Iterable[_QuestionState]) -> tuple[list[_QuestionState], set[UUID]]:

@@ -73,7 +73,7 @@ async def made(tmp_path: Path) -> AsyncIterator[Reading]:
     _Counted.is_away, _Counted.may_answer = False, asyncio.Event()
     _Counted.may_answer.set()
     async with coordinating(tmp_path, sql=_Counted) as broker:
-        found = Reading(broker, OffsetReader(broker.context))
+        found = Reading(broker, broker.groups.offsets._reader)
         await asyncio.gather(*(found.commit(group_id, number) for number, group_id in enumerate(GROUPS)))
         _Counted.count = 0
         yield found

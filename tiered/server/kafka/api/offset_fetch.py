@@ -1,4 +1,4 @@
-"""OffsetFetch (key 9), versions 1 to 10: the positions that groups have committed, read from SQL.
+"""OffsetFetch (key 9), versions 1 to 10: the positions that groups have committed, as SQL has them.
 
 Several groups at once from version 8 on, topics by id from 10 on. Null topics (from version 2 on) mean all. A partition
 without a commit has offset -1 and no error, and so is everything of an unknown group. The commits of a group that are

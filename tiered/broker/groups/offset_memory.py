@@ -1,0 +1,119 @@
+"""What the coordinator has read of its groups' offsets a moment ago, for whoever asks next (R12).
+
+Owns the answers, and the knowledge of what must not be kept: what this broker's writer is changing, what was read while
+it did, and groups for which offsets wait, because the end of a transaction changes these behind the coordinator's back.
+Whoever else changes a group's offsets has its slot, and waits until nothing is answered from here any more. Must never
+keep an answer about a slot that SQL did not call this broker's in the same moment.
+"""
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from tiered.meta.group_offsets import OffsetRow
+from tiered.rules.groups.remembered_offsets import may_answer
+from tiered.runtime import Clock
+
+MAX_BYTES = 16 << 20
+MAX_ROWS_OF_GROUP = 1_000
+"""A group with more is not kept: what is asked of it is mostly something else each time."""
+GROUP_BYTES, ROW_BYTES, CHAR_BYTES = 500, 400, 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundOffsets:
+    """Of one group: its offsets, and the topics and partitions for which another one waits."""
+
+    rows: tuple[OffsetRow, ...] = ()
+    waiting: frozenset[tuple[UUID, int]] = frozenset()
+
+
+@dataclass(slots=True, eq=False)
+class ReadingState:
+    """A question to SQL that is under way: when it began, and the groups that were changed since (None: any)."""
+
+    asked_ms: float
+    changed: list[Collection[str] | None] = field(default_factory=list)
+
+    def is_of(self, group_id: str) -> bool:
+        """Whether what it finds of the group is how the group was all the while."""
+        return not any(each is None or group_id in each for each in self.changed)
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    found: FoundOffsets
+    topic_ids: frozenset[UUID] | None
+    asked_ms: float
+    size_bytes: int
+
+
+class OffsetMemory:
+    """Of one broker, for its reader and its writer. Nothing here waits."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        # In the order in which they came, which is about the one in which they are too old.
+        self._answers: dict[str, _Answer] = {}
+        self._size_bytes = 0
+        self._readings: dict[ReadingState, None] = {}
+        self._changing: Collection[str] | None = ()
+
+    # For the reader
+
+    def answer(self, group_id: str, topic_ids: Collection[UUID] | None) -> FoundOffsets | None:
+        """The group's offsets of all topics, or at least of these, as they are at this moment; None: SQL must say."""
+        known = self._answers.get(group_id)
+        if known is None or not may_answer(asked_ms=known.asked_ms, now_ms=self._clock.elapsed_ms()):
+            return None
+        if known.topic_ids is not None and (topic_ids is None or not known.topic_ids.issuperset(topic_ids)):
+            return None
+        return known.found
+
+    @contextmanager
+    def reading(self) -> Iterator[ReadingState]:
+        """For as long as SQL is asked."""
+        state = ReadingState(self._clock.elapsed_ms(), [self._changing])
+        self._readings[state] = None
+        try:
+            yield state
+        finally:
+            del self._readings[state]
+
+    def keep(
+        self, reading: ReadingState, group_id: str, found: FoundOffsets, topic_ids: Collection[UUID] | None
+    ) -> None:
+        """`found` is all that the group has of these topics, and its slot was this broker's in that moment."""
+        if found.waiting or len(found.rows) > MAX_ROWS_OF_GROUP or not reading.is_of(group_id):
+            return
+        size_bytes = GROUP_BYTES + sum(ROW_BYTES + CHAR_BYTES * len(row.metadata) for row in found.rows)
+        self._forget(group_id)
+        kept = None if topic_ids is None else frozenset(topic_ids)
+        self._answers[group_id] = _Answer(found, kept, reading.asked_ms, size_bytes)
+        self._size_bytes += size_bytes
+        now_ms = self._clock.elapsed_ms()
+        while self._answers:
+            oldest, answer = next(iter(self._answers.items()))
+            if self._size_bytes <= MAX_BYTES and may_answer(asked_ms=answer.asked_ms, now_ms=now_ms):
+                break
+            self._forget(oldest)
+
+    # For the writer
+
+    def changing(self, group_ids: Collection[str] | None) -> None:
+        """From now on, and until `settled`, nobody knows what these groups' offsets are; None: those of any group."""
+        self._changing = group_ids
+        for reading in self._readings:
+            reading.changed.append(group_ids)
+        for group_id in list(self._answers) if group_ids is None else group_ids:
+            self._forget(group_id)
+
+    def settled(self) -> None:
+        """What was being changed is changed, or never will be."""
+        self._changing = ()
+
+    def _forget(self, group_id: str) -> None:
+        answer = self._answers.pop(group_id, None)
+        if answer is not None:
+            self._size_bytes -= answer.size_bytes

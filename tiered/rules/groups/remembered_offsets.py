@@ -1,0 +1,20 @@
+"""How long a coordinator may answer with offsets that it has read before, and when its successor may change them (R12).
+
+Owns the two times, the only ones that decide about safety. Pure. Whoever answers counts from before it asked SQL, which
+said that the slot was its own; whoever gets a slot counts from after SQL has given it away. So the first is over before
+the second, in whatever way the slot changed hands and whoever knows of it, as long as two machines agree to a fifth
+about how long a quarter of a second is.
+"""
+
+ANSWERS_MS = 200.0
+SUCCESSOR_WAITS_MS = 250.0
+
+
+def may_answer(*, asked_ms: float, now_ms: float) -> bool:
+    """Whether what SQL was asked for at `asked_ms` still counts, where the coordinator itself has changed nothing."""
+    return now_ms - asked_ms < ANSWERS_MS
+
+
+def successor_waits_ms(*, gained_ms: float, now_ms: float) -> float:
+    """How long a coordinator that learned at `gained_ms` of a slot of its own changes nothing in it yet."""
+    return max(0.0, gained_ms + SUCCESSOR_WAITS_MS - now_ms)
