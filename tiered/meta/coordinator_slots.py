@@ -135,6 +135,9 @@ def retake_own(conn: Connection, *, broker_id: int, broker_epoch: int) -> tuple[
 # By slot, also for whatever locks them: so no two that do it ever wait for each other.
 _ALL = select(coordinator_slot).order_by(coordinator_slot.c.slot)
 _CHANGED = _ALL.where(coordinator_slot.c.change_number > bindparam("number"))
+_OF_ONE = select(coordinator_slot.c.slot, coordinator_slot.c.slot_epoch).where(
+    coordinator_slot.c.broker_id == bindparam("its_id"), coordinator_slot.c.broker_epoch == bindparam("its_epoch")
+)
 _SOME = _ALL.where(coordinator_slot.c.slot.in_(bindparam("slots", expanding=True)))
 _LOCK_SHARED = _SOME.with_for_update(read=True)
 _LOCK_ALONE = _SOME.with_for_update()
@@ -146,10 +149,10 @@ def load_all(conn: Connection) -> Mapping[int, SlotRow]:
     return {row["slot"]: SlotRow(**row) for row in found}
 
 
-def load_some(conn: Connection, slots: Iterable[int]) -> Mapping[int, SlotRow]:
-    """These slots as they are at this moment, without holding them. Missing ones are missing."""
-    found = conn.execute(_SOME, {"slots": sorted(set(slots))}).mappings()
-    return {row["slot"]: SlotRow(**row) for row in found}
+def tenures_of(conn: Connection, *, broker_id: int, broker_epoch: int) -> Mapping[int, int]:
+    """The slots that this registration holds at this moment, each with its tenure."""
+    found = conn.execute(_OF_ONE, {"its_id": broker_id, "its_epoch": broker_epoch})
+    return {row.slot: tenure_of(row.slot_epoch) for row in found}
 
 
 def changed_since(conn: Connection, number: int) -> tuple[SlotRow, ...]:

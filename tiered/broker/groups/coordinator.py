@@ -95,7 +95,7 @@ class GroupCoordinator:
         self._balance = SlotBalance(context=context, image=image)
         self._loading_slots = SlotLoading(context=context, slots=slots, load=self.load)
         self.offsets_topic = OffsetsTopic(context=context, topics=topics, slots=slots, memory=self.memory)
-        memory = OffsetMemory(context.clock)
+        memory = OffsetMemory(context.clock, self.slot)
         commits = OffsetCommits(
             context=context,
             memory=memory,

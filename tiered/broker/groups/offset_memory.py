@@ -1,12 +1,14 @@
-"""What the coordinator has read of its groups' offsets a moment ago, for whoever asks next (R12).
+"""What the coordinator has read of its groups' offsets, for whoever asks next (R12).
 
-Owns the answers, and the knowledge of what must not be kept: what this broker's writer is changing, what was read while
-it did, and groups for which offsets wait, because the end of a transaction changes these behind the coordinator's back.
-Whoever else changes a group's offsets has its slot, and waits until nothing is answered from here any more. Must never
-keep an answer about a slot that SQL did not call this broker's in the same moment.
+Owns the answers, SQL's last word on which slots are this broker's, and the knowledge of what must not be kept: what
+this broker's writer is changing, what was read while it did, and groups for which offsets wait, because the end of a
+transaction changes these behind the coordinator's back. Whoever else changes a group's offsets has its slot, in
+another tenure, and waits until nothing is answered from here any more. Must never answer for longer than SQL's last
+word counts.
 """
 
-from collections.abc import Collection, Iterator
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from uuid import UUID
@@ -31,10 +33,11 @@ class FoundOffsets:
 
 @dataclass(slots=True, eq=False)
 class ReadingState:
-    """A question to SQL that is under way: when it began, and the groups that were changed since (None: any)."""
+    """A question to SQL: when it began, the groups that were changed since (None: any), and what SQL said of slots."""
 
     asked_ms: float
-    changed: list[Collection[str] | None] = field(default_factory=list)
+    changed: list[Collection[str] | None]
+    held: Mapping[int, int] = field(default_factory=dict)
 
     def is_of(self, group_id: str) -> bool:
         """Whether what it finds of the group is how the group was all the while."""
@@ -45,16 +48,20 @@ class ReadingState:
 class _Answer:
     found: FoundOffsets
     topic_ids: frozenset[UUID] | None
-    asked_ms: float
+    tenure: int
     size_bytes: int
 
 
 class OffsetMemory:
     """Of one broker, for its reader and its writer. Nothing here waits."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, slot_of: Callable[[str], int]) -> None:
         self._clock = clock
-        # In the order in which they came, which is about the one in which they are too old.
+        self._slot_of = slot_of
+        self._held: Mapping[int, int] = {}
+        """The tenures of this broker's slots, as SQL said when it was asked at `_held_ms`."""
+        self._held_ms = -math.inf
+        # What was used last comes last.
         self._answers: dict[str, _Answer] = {}
         self._size_bytes = 0
         self._readings: dict[ReadingState, None] = {}
@@ -65,10 +72,13 @@ class OffsetMemory:
     def answer(self, group_id: str, topic_ids: Collection[UUID] | None) -> FoundOffsets | None:
         """The group's offsets of all topics, or at least of these, as they are at this moment; None: SQL must say."""
         known = self._answers.get(group_id)
-        if known is None or not may_answer(asked_ms=known.asked_ms, now_ms=self._clock.elapsed_ms()):
+        if known is None or not may_answer(asked_ms=self._held_ms, now_ms=self._clock.elapsed_ms()):
             return None
+        if self._held.get(self._slot_of(group_id)) != known.tenure:
+            return None  # Another one may have had the slot meanwhile.
         if known.topic_ids is not None and (topic_ids is None or not known.topic_ids.issuperset(topic_ids)):
             return None
+        self._answers[group_id] = self._answers.pop(group_id)
         return known.found
 
     @contextmanager
@@ -81,23 +91,27 @@ class OffsetMemory:
         finally:
             del self._readings[state]
 
+    def heard(self, reading: ReadingState, held: Mapping[int, int]) -> None:
+        """These slots were this broker's in the moment of the reading, in these tenures. So all that is remembered of
+        the same tenures counts on: in a tenure nobody else writes."""
+        reading.held = held
+        if reading.asked_ms >= self._held_ms:
+            self._held, self._held_ms = held, reading.asked_ms
+
     def keep(
         self, reading: ReadingState, group_id: str, found: FoundOffsets, topic_ids: Collection[UUID] | None
     ) -> None:
-        """`found` is all that the group has of these topics, and its slot was this broker's in that moment."""
-        if found.waiting or len(found.rows) > MAX_ROWS_OF_GROUP or not reading.is_of(group_id):
+        """`found` is all that the group has of these topics, in the moment of the reading."""
+        tenure = reading.held.get(self._slot_of(group_id))
+        if tenure is None or found.waiting or len(found.rows) > MAX_ROWS_OF_GROUP or not reading.is_of(group_id):
             return
         size_bytes = GROUP_BYTES + sum(ROW_BYTES + CHAR_BYTES * len(row.metadata) for row in found.rows)
         self._forget(group_id)
         kept = None if topic_ids is None else frozenset(topic_ids)
-        self._answers[group_id] = _Answer(found, kept, reading.asked_ms, size_bytes)
+        self._answers[group_id] = _Answer(found, kept, tenure, size_bytes)
         self._size_bytes += size_bytes
-        now_ms = self._clock.elapsed_ms()
-        while self._answers:
-            oldest, answer = next(iter(self._answers.items()))
-            if self._size_bytes <= MAX_BYTES and may_answer(asked_ms=answer.asked_ms, now_ms=now_ms):
-                break
-            self._forget(oldest)
+        while self._size_bytes > MAX_BYTES:
+            self._forget(next(iter(self._answers)))
 
     # For the writer
 

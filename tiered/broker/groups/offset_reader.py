@@ -19,7 +19,6 @@ from tiered.broker.groups.offset_memory import FoundOffsets, OffsetMemory
 from tiered.errors import CoordinatorNotAvailable, MetadataUnavailable, Throttled, TieredError
 from tiered.meta import coordinator_slots, group_offsets, transaction_offsets
 from tiered.meta.group_offsets import MAX_TOPICS_TO_FILTER, OffsetRow
-from tiered.rules.groups.coordinator_slot import coordinator_slot
 
 T = TypeVar("T")
 
@@ -68,9 +67,11 @@ class OffsetReader:
         self._waiting[question] = None
         try:
             async with self._turn:
-                # Whoever had the turn before may have asked for us.
+                # Whoever had the turn before may have asked for us, or shown that what is remembered counts.
                 if not question.was_asked:
-                    await self._ask(question)
+                    question.answer = self._memory.answer(group_id, topic_ids)
+                    if question.answer is None:
+                        await self._ask(question)
         finally:
             self._waiting.pop(question, None)
         if question.error is not None:
@@ -88,9 +89,10 @@ class OffsetReader:
         if topic_ids is not None and len(topic_ids) > MAX_TOPICS_TO_FILTER:
             topic_ids = None  # No filter for SQL, so it says everything.
         with self._memory.reading() as reading:
-            found, ours = await self.read(partial(self._found, [group_id], topic_ids, limit))
+            found, held = await self.read(partial(self._found, [group_id], topic_ids, limit))
+            self._memory.heard(reading, held)
             offsets = found.get(group_id, FoundOffsets())
-            if group_id in ours and len(offsets.rows) < limit:
+            if len(offsets.rows) < limit:
                 self._memory.keep(reading, group_id, offsets, topic_ids)
         return offsets
 
@@ -104,7 +106,7 @@ class OffsetReader:
         group_ids = list({each.group_id for each in together})
         with self._memory.reading() as reading:
             try:
-                found, ours = await self.read(partial(self._found, group_ids, topic_ids, MAX_ROWS_TOGETHER))
+                found, held = await self.read(partial(self._found, group_ids, topic_ids, MAX_ROWS_TOGETHER))
             except TieredError as error:
                 kept = error.without_frames()
                 for each in together:
@@ -113,8 +115,9 @@ class OffsetReader:
             too_many = max(
                 sum(len(each.rows) for each in found.values()), sum(len(each.waiting) for each in found.values())
             )
+            self._memory.heard(reading, held)
             if too_many < MAX_ROWS_TOGETHER:
-                for group_id in ours:
+                for group_id in group_ids:
                     self._memory.keep(reading, group_id, found.get(group_id, FoundOffsets()), topic_ids)
         for each in together:
             each.was_asked = True
@@ -123,14 +126,11 @@ class OffsetReader:
 
     def _found(
         self, group_ids: Collection[str], topic_ids: Collection[UUID] | None, limit: int, conn: Connection
-    ) -> tuple[Mapping[str, FoundOffsets], list[str]]:
-        """(what `_found` says, those of the groups whose slot is this registration's), of one moment."""
-        slot_count = self._context.settings.groups.offsets_topic_num_partitions
-        slots = {each: coordinator_slot(each, slot_count) for each in group_ids}
-        held = coordinator_slots.load_some(conn, slots.values())
-        me = (self._context.broker_id, self._context.state.broker_epoch)
-        ours = [each for each, slot in slots.items() if slot in held and held[slot].is_held_by(*me)]
-        return _found(conn, group_ids, topic_ids, limit), ours
+    ) -> tuple[Mapping[str, FoundOffsets], Mapping[int, int]]:
+        """(what `_found` says, the tenures of this registration's slots), of one moment."""
+        broker_id, broker_epoch = self._context.broker_id, self._context.state.broker_epoch
+        held = coordinator_slots.tenures_of(conn, broker_id=broker_id, broker_epoch=broker_epoch)
+        return _found(conn, group_ids, topic_ids, limit), held
 
 
 def _fitting(first: _QuestionState, waiting: Iterable[_QuestionState]) -> tuple[list[_QuestionState], set[UUID]]:

@@ -1,9 +1,9 @@
 """How long a coordinator may answer with offsets that it has read before, and when its successor may change them (R12).
 
 Owns the two times, the only ones that decide about safety. Pure. Whoever answers counts from before it asked SQL, which
-said that the slot was its own; whoever gets a slot counts from after SQL has given it away. So the first is over before
-the second, in whatever way the slot changed hands and whoever knows of it, as long as two machines agree to a fifth
-about how long a quarter of a second is.
+said that the slot was its own; whoever gets a slot counts from after SQL has given it away. So the first time is over
+before the second, in whatever way the slot changed hands and whoever knows of it, as long as two machines agree to a
+fifth about how long a quarter of a second is.
 """
 
 ANSWERS_MS = 200.0
@@ -11,7 +11,7 @@ SUCCESSOR_WAITS_MS = 250.0
 
 
 def may_answer(*, asked_ms: float, now_ms: float) -> bool:
-    """Whether what SQL was asked for at `asked_ms` still counts, where the coordinator itself has changed nothing."""
+    """Whether SQL's word of `asked_ms`, that a slot is the coordinator's, is enough to answer for its groups."""
     return now_ms - asked_ms < ANSWERS_MS
 
 

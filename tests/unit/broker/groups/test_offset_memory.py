@@ -114,6 +114,14 @@ class Remembering:
             unstable=frozenset(TopicPartition(TopicId(topic_id), partition) for topic_id, partition in waiting),
         )
 
+    async def goes_and_comes_back(self, offset: int) -> None:
+        """Another broker has each slot for a moment and commits this offset for all. This one is not told of that."""
+        tenure = text(f"UPDATE coordinator_slot SET slot_epoch = slot_epoch + {1 << TENURE_BITS}")
+        await self.broker.database.run(lambda conn: conn.execute(tenure))
+        self.wait(SUCCESSOR_WAITS_MS)
+        commits = text(f"UPDATE group_offset SET committed_offset = {offset}")
+        await self.broker.database.run(lambda conn: conn.execute(commits))
+
     async def comes_back(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Each slot was another broker's for a moment; time stands still."""
         monkeypatch.setattr(SetClock, "monotonic_ms", lambda clock: float(clock.waited_ms))
@@ -133,6 +141,13 @@ class Remembering:
         before = _Unsure.reads
         await self.told(group_id, wanted)
         return _Unsure.reads - before
+
+
+class _StandingClock(SetClock):
+    """Its time passes when a test says so."""
+
+    def elapsed_ms(self) -> float:
+        return float(self.waited_ms)
 
 
 async def _until(is_so: Callable[[], bool]) -> None:
@@ -185,17 +200,32 @@ async def test_a_coordinator_that_lost_its_slot_and_does_not_know_it_asks_sql_be
     assert await made.reads_of() == 1, "and nothing about a slot that is another one's is remembered"
 
 
-async def test_an_answer_counts_from_before_sql_was_asked(made: Remembering) -> None:
+async def test_an_answer_that_says_whose_the_slots_are_renews_all_that_is_remembered(made: Remembering) -> None:
     await made.commit(5)
-    memory = made.broker.groups.offsets._reader._memory
+    await made.commit(6, group_id="stock")
+    assert [await made.reads_of("billing"), await made.reads_of("stock")] == [1, 1]
+    made.wait(ANSWERS_MS)
+    assert [await made.reads_of("billing"), await made.reads_of("stock")] == [1, 0]
+
+
+async def test_what_was_read_in_an_earlier_tenure_is_not_renewed(made: Remembering) -> None:
+    await made.commit(5)
+    await made.told()
+    await made.goes_and_comes_back(8)
+    assert await made.reads_of("stock") == 1
+    assert [row.committed_offset for row in (await made.told()).offsets.values()] == [8]
+
+
+def test_an_answer_counts_from_before_sql_was_asked() -> None:
+    clock = _StandingClock()
+    memory = OffsetMemory(clock, lambda _: 3)
     with memory.reading() as reading:
-        found = FoundOffsets(rows=tuple((await made.stored()).offsets.values()))
-        made.wait(ANSWERS_MS - 1)
-    memory.keep(reading, "billing", found, None)
-    assert memory.answer("billing", None) == found
-    made.wait(1)
+        clock.waited_ms += int(ANSWERS_MS) - 1
+    memory.heard(reading, {3: 7})
+    memory.keep(reading, "billing", FoundOffsets(), None)
+    assert memory.answer("billing", None) == FoundOffsets()
+    clock.waited_ms += 1
     assert memory.answer("billing", None) is None
-    assert await made.reads_of() == 1
 
 
 async def test_offsets_that_wait_are_asked_for_each_time_and_what_becomes_of_them_is_told(made: Remembering) -> None:
@@ -208,7 +238,7 @@ async def test_offsets_that_wait_are_asked_for_each_time_and_what_becomes_of_the
 
 
 def test_what_is_read_while_it_is_changed_is_not_remembered() -> None:
-    memory = OffsetMemory(SetClock())
+    memory = OffsetMemory(_StandingClock(), lambda _: 3)
     with memory.reading() as before:
         memory.changing({"billing"})
     with memory.reading() as meanwhile:
@@ -216,6 +246,7 @@ def test_what_is_read_while_it_is_changed_is_not_remembered() -> None:
     with memory.reading() as after:
         pass
     for reading, remembers in ((before, False), (meanwhile, False), (after, True)):
+        memory.heard(reading, {3: 7})
         memory.keep(reading, "billing", FoundOffsets(), None)
         assert (memory.answer("billing", None) is not None) is remembers
         memory.keep(reading, "stock", FoundOffsets(), None)
@@ -224,14 +255,16 @@ def test_what_is_read_while_it_is_changed_is_not_remembered() -> None:
     assert (memory.answer("billing", None), memory.answer("stock", None)) == (None, None)
 
 
-def test_memory_is_bounded_and_the_oldest_answers_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_bounded_and_what_was_not_used_for_longest_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(offset_memory, "MAX_BYTES", 3 * offset_memory.GROUP_BYTES)
-    memory = OffsetMemory(SetClock())
+    memory = OffsetMemory(_StandingClock(), lambda _: 3)
     with memory.reading() as reading:
         pass
+    memory.heard(reading, {3: 7})
     for group_id in "abcde":
         memory.keep(reading, group_id, FoundOffsets(), None)
-    assert [each for each in "abcde" if memory.answer(each, None) is not None] == ["c", "d", "e"]
+        memory.answer("a", None)
+    assert [each for each in "abcde" if memory.answer(each, None) is not None] == ["a", "d", "e"]
     row = OffsetRow(
         topic_id=UUID(int=1), partition=0, committed_offset=5, leader_epoch=-1, metadata="", committed_at_ms=0
     )
@@ -288,7 +321,9 @@ async def test_whatever_happens_a_client_is_told_what_sql_has(made: Remembering,
         group_id, partition = rng.choice(GROUPS), rng.randrange(3)
         key = TopicPartition(made.topic_id, partition)
         _Unsure.fate = rng.choice([None, None, None, "lost", "late"])
-        what = rng.choice(("commit", "commit", "ask", "ask", "send", "decide", "delete", "delete group", "wait"))
+        what = rng.choice(
+            ("commit", "commit", "ask", "ask", "send", "decide", "delete", "delete group", "wait", "lose")
+        )
         asking = [asyncio.create_task(made.told(rng.choice(GROUPS))) for _ in range(rng.randrange(3))]
         try:
             if what == "commit":
@@ -303,6 +338,10 @@ async def test_whatever_happens_a_client_is_told_what_sql_has(made: Remembering,
                 await offsets.delete(group_id, [key])
             elif what == "delete group":
                 await offsets.delete_group(group_id)
+            elif what == "lose":
+                _Unsure.fate = None
+                await asyncio.gather(*asking, return_exceptions=True)
+                await made.goes_and_comes_back(number)
             elif what == "wait":
                 made.wait(rng.choice((ANSWERS_MS / 2, ANSWERS_MS)))
         except TieredError:
