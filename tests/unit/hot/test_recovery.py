@@ -206,23 +206,29 @@ def test_two_files_with_the_same_offsets_are_an_error(tmp_path: Path) -> None:
         open_log(tmp_path)
 
 
-@pytest.mark.parametrize("suffix", ["index", "timeindex"])
-@pytest.mark.parametrize("damage", ["missing", "short", "half an entry", "garbage", "empty", "of another time"])
-def test_a_bad_index_is_rebuilt(tmp_path: Path, suffix: str, damage: str) -> None:
-    def build(directory: Path) -> Log:
-        log = open_log(directory, segment_bytes=4_000, index_interval_bytes=100)
-        for number in range(150):
-            append(log, batch(1, marker=number, timestamps_ms=[1_000 + number]))
-            if number == 75:
-                log.flush()
-        return log
-
-    log = build(tmp_path / "log")
+@pytest.fixture(scope="module")
+def indexed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[tuple[int, bytes]]]:
+    """The folder of a closed log of a few segments with many entries in each index, and what is in the log."""
+    folder = tmp_path_factory.mktemp("indexed") / "log"
+    log = open_log(folder, segment_bytes=4_000, index_interval_bytes=100)
+    for number in range(150):
+        append(log, batch(1, marker=number, timestamps_ms=[1_000 + number]))
+        if number == 75:
+            log.flush()
     whole = contents(log)
     log.close()
-    good = {path.name: path.read_bytes() for path in (tmp_path / "log").glob("*index")}
-    for base in [segment.base_offset for segment in log.segments]:
-        folder = left_by_kill(tmp_path / "log", tmp_path / f"bad{base}")
+    return folder, whole
+
+
+@pytest.mark.parametrize("suffix", ["index", "timeindex"])
+@pytest.mark.parametrize("damage", ["missing", "short", "half an entry", "garbage", "empty", "of another time"])
+def test_a_bad_index_is_rebuilt(
+    tmp_path: Path, indexed: tuple[Path, list[tuple[int, bytes]]], suffix: str, damage: str
+) -> None:
+    source, whole = indexed
+    good = {path.name: path.read_bytes() for path in source.glob("*index")}
+    for base in [int(path.stem) for path in source.glob("*.log")]:
+        folder = left_by_kill(source, tmp_path / f"bad{base}")
         path = folder / f"{base:020}.{suffix}"
         data = path.read_bytes()
         if damage == "missing":
