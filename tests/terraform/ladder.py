@@ -17,8 +17,7 @@ def main(argv: list[str]) -> int:
         return SKIPPED
     whole = "--all" in argv
     extra = [word for word in argv if word != "--all"]
-    # Two at once, a folder each: most of it is Terraform that starts a provider.
-    chosen = ["-o", "timeout=0"] if whole else ["-n", "2", "-m", LONG_RUNS]
+    chosen = ["-o", "timeout=0"] if whole else ["-m", LONG_RUNS]
     words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/terraform", *chosen, *extra]
     return subprocess.run(words, cwd=ROOT).returncode
 

@@ -1,6 +1,7 @@
 """The modules by themselves: how they are written, that they are valid, and what their tests claim of a mocked AWS."""
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ pytestmark = pytest.mark.timeout(600)
 MODULES = sorted(path.name for path in (ROOT / "terraform/modules").iterdir())
 VARIABLE = re.compile(r'^variable "(\w+)" \{\n(.*?)^\}', re.MULTILINE | re.DOTALL)
 OUTPUT = re.compile(r'^output "(\w+)" \{\n(.*?)^\}', re.MULTILINE | re.DOTALL)
+RUN = re.compile(r'^run "\w+" \{$', re.MULTILINE)
 FILES = sorted((ROOT / "terraform").rglob("*.tf"))
 
 
@@ -26,6 +28,26 @@ def test_environments_with_all_their_modules_are_valid(terraform: WorkingCopy, e
     terraform.run(f"terraform/envs/{env}", "validate", "-no-color")
 
 
+def test_what_the_tests_of_all_modules_claim_holds(terraform: WorkingCopy) -> None:
+    """From one root without anything of its own, so that Terraform reads the provider's schemas once for all."""
+    root, modules = terraform.folder / "all", terraform.folder / "terraform/modules"
+    (root / "tests").mkdir(parents=True)
+    shutil.copy(modules / MODULES[0] / "versions.tf", root)
+    claims = 0
+    for module in MODULES:
+        chosen = f'\n  module {{\n    source = "../terraform/modules/{module}"\n  }}'
+        for path in (modules / module / "tests").iterdir():
+            text = path.read_text().replace('"../../testing/aws"', '"../terraform/testing/aws"')
+            text, count = RUN.subn(rf"\g<0>{chosen}", text)
+            assert count > 0, path
+            (root / "tests" / f"{module}-{path.name}").write_text(text)
+            claims += count
+    terraform.init("all")
+    said = terraform.run("all", "test", "-no-color").stdout
+    assert f"Success! {claims} passed, 0 failed" in said, said
+
+
+@pytest.mark.terraform
 @pytest.mark.parametrize("module", MODULES)
 def test_a_module_is_valid_and_what_its_tests_claim_holds(terraform: WorkingCopy, module: str) -> None:
     where = f"terraform/modules/{module}"
