@@ -4,7 +4,7 @@ import urllib.error
 import urllib.request
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import Enum, auto
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
@@ -57,8 +57,9 @@ def commit_gate(behind: str) -> Iterator[CommitGate]:
         def _answer(self, status: int, answer: bytes) -> None:
             self.send_response(status)
             self.send_header("Content-Length", str(len(answer)))
-            self.end_headers()
-            self.wfile.write(answer)
+            with suppress(ConnectionError):  # Whoever asked may have been killed meanwhile.
+                self.end_headers()
+                self.wfile.write(answer)
 
         def log_message(self, *_: object) -> None:
             """Nothing: a test has no log."""
