@@ -171,8 +171,8 @@ class Writer:
                 self._begin()
 
 
-def write_by_turns(topic: Topic, writers: Sequence[Writer], weights: Sequence[int]) -> None:
-    """In random order, each partition by its weight. At the end all transactions are decided, or most of them."""
+def write_by_turns(topic: Topic, writers: Sequence[Writer], weights: Sequence[int], *, stay_open: float) -> None:
+    """In random order, each partition by its weight. At the end a transaction stays open with that probability."""
     chance = topic.chance
     for _ in range(150):
         writer = chance.choice(writers)
@@ -181,7 +181,6 @@ def write_by_turns(topic: Topic, writers: Sequence[Writer], weights: Sequence[in
             writer.write(set(chance.choices(range(len(weights)), weights, k=count)))
         else:
             writer.end(*FATES)
-    stay_open = chance.choice((0, 0.3))
     for writer in writers:
         if chance.random() >= stay_open:
             writer.end(*FATES)
@@ -204,11 +203,11 @@ def check_some(folder: Path, seed: int, count: int) -> Counter[str]:
         topic = Topic("doors", broker, thread, chance, [[] for _ in range(count)])
         codecs = ("none", "zstd", "lz4", "snappy", "gzip")
         writers = [Writer(topic, "none"), *(Writer(topic, codec, f"writes-{codec}") for codec in codecs)]
-        write_by_turns(topic, writers, [before for before, _ in weights])
+        write_by_turns(topic, writers, [before for before, _ in weights], stay_open=chance.choice((0, 0.3)))
         topic.move(keeps_local=keeps_local)
         seams = topic.cold_ends()
         exported = topic.exported(folder)
-        write_by_turns(topic, writers, [after for _, after in weights])
+        write_by_turns(topic, writers, [after for _, after in weights], stay_open=0.4)
         topic.wait_for_markers()
         ends, cold_ends = topic.offsets(LATEST), topic.cold_ends()
 
@@ -263,4 +262,4 @@ def test_all_doors_give_the_records_that_were_committed(tmp_path: Path) -> None:
             error.add_note(f"seed {seed}, {count} logs")
             raise
     print(f"{time.monotonic() - started:.0f} s: {dict(sorted(found.items()))}")
-    assert logs < 500 or all(found[each] for each in KINDS), "this says less than it should"
+    assert logs < 1000 or all(found[each] for each in KINDS), "this says less than it should"
