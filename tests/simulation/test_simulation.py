@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.simulation.mutants import MUTANTS, planted
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -27,3 +29,10 @@ def test_seeds_hold_every_invariant_and_repeat_exactly(seconds: int) -> None:
     assert found["seeds"] >= 1
     assert found["acknowledged"] > 0 < found["polled"]
     assert found["violations"] == 0
+
+
+def test_each_planted_bug_finds_what_it_replaces() -> None:
+    """`make mutants` takes long: a name that has changed is to be seen before."""
+    for mutant in MUTANTS:
+        with planted(mutant):
+            pass
