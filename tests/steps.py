@@ -27,12 +27,13 @@ from typing import IO
 from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parent.parent
+IN_MEMORY = Path("/dev/shm")
 BIN = Path(sys.executable).parent
 PROPERTIES = "tests/properties"
-BROKER_PARTS = "tests/unit/broker"
 OF_ONE_PROCESS = {
-    "tests of the house": ("tests/house", "tests/golden"),
-    "tests of the broker's parts": (BROKER_PARTS,),
+    "tests of the house": ("tests/house", "tests/golden", "tests/unit/cli"),
+    "tests of coordinators": ("tests/unit/broker/groups", "tests/unit/broker/transactions"),
+    "tests of the broker's parts": ("tests/unit/broker",),
     "tests of other parts": ("tests/unit", PROPERTIES),
 }
 """A step each, with its folders; what one has is not asked again in a later one."""
@@ -61,6 +62,8 @@ LEAST_SECONDS = 2
 # Four workers for two cores beside the other lanes: with more the cores are no busier, and tests of time-outs starve.
 IN_ORDER = ("--no-loadscope-reorder",)
 WORKERS = ("-n", "4", *IN_ORDER)
+# For `tmp_path`. Tests of one process write little, and to make and delete it on a disk takes a fifth of the CPU.
+FOLDERS_IN_MEMORY = ("env", f"PYTEST_DEBUG_TEMPROOT={IN_MEMORY}") if IN_MEMORY.is_dir() else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,9 +112,8 @@ def of_one_process(*argv: str, without: str = "") -> list[Step]:
     found, before = list[Step](), list[str]()
     for name, folders in OF_ONE_PROCESS.items():
         here = [folder for folder in folders if folder != without]
-        # Parts of a broker wait half of their time: two take turns.
-        workers = (*IN_ORDER, "-n", "2") if BROKER_PARTS in here else ()
-        found.append(pytest(name, *here, *workers, *(f"--ignore={folder}" for folder in before), *argv))
+        step = pytest(name, *here, *(f"--ignore={folder}" for folder in before), *argv)
+        found.append(replace(step, argv=(*FOLDERS_IN_MEMORY, *step.argv)))
         before += here
     return found
 
@@ -138,12 +140,12 @@ def steps(target: str, extra: list[str]) -> list[Step]:
             )
             # Alone in their process, not on the machine.
             alone = pytest("tests that are alone", *not_these, "-m", f"alone and {LONG_RUNS}", *extra)
-            house, of_broker, of_others = of_one_process("-m", LONG_RUNS, *extra)
+            *beside, of_others = of_one_process("-m", LONG_RUNS, *extra)
             spark = pytest("tests with Spark", SPARK, "-m", LONG_RUNS, *extra)
             others = pytest("tests", *WORKERS, *not_these, "-m", f"not alone and {LONG_RUNS}", *extra)
             in_a_hurry = [replace(each, lane="in a hurry") for each in (spark, alone)]
             computing = [giving_way(each, nice=10, lane="computing") for each in (TYPES, MODULES, of_others)]
-            computing += [giving_way(each, nice=10, lane="computing beside") for each in (of_broker, house)]
+            computing += [giving_way(each, nice=10, lane="computing beside") for each in beside]
             # While Playwright runs, no event loop of another test can run in its process.
             browser = pytest("tests with a browser", BROWSER, "-m", LONG_RUNS, *extra)
             browser = giving_way(browser, nice=5, lane="browser")

@@ -25,8 +25,8 @@ def drop(part: FileSlice) -> None:
         time.sleep(0.01)
 
 
-def test_bytes_dropped_from_the_cache_are_not_resident_until_they_are_read(tmp_path: Path) -> None:
-    path = tmp_path / "data"
+def test_bytes_dropped_from_the_cache_are_not_resident_until_they_are_read(folder_on_disk: Path) -> None:
+    path = folder_on_disk / "data"
     path.write_bytes(os.urandom(3 << 20))
     part = sliced(path, 1_000, 2 << 20)
     os.fsync(part.fileno())

@@ -3,8 +3,11 @@
 from pathlib import Path
 from uuid import UUID
 
+import pytest
+
 from tests.unit.broker.context import Surroundings, surroundings
 from tiered.broker.partitions.topics import Topics
+from tiered.broker.reconcile import disk
 from tiered.broker.reconcile.findings import FindingKind, Findings
 from tiered.broker.reconcile.rounds import Reconciler
 from tiered.broker.view.image import ClusterImage
@@ -38,7 +41,8 @@ async def test_objects_of_an_unknown_topic_are_told_by_the_controller_and_left(t
         await rounds.stop()
 
 
-async def test_a_folder_of_an_unknown_topic_is_told_and_left(tmp_path: Path) -> None:
+async def test_a_folder_of_an_unknown_topic_is_told_and_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk, "SECOND_LOOK_MS", 10)
     async with surroundings(tmp_path) as made:
         folder = made.context.data.log_root / str(STRANGER)
         folder.mkdir(parents=True)

@@ -53,7 +53,7 @@ async def test_a_store_that_is_away_or_silent_is_told_of_and_waited_for_later(
         monkeypatch.setattr(store_look, "LOOK_MS", 10.0)
         answered = threading.Event()
         try:
-            timer = threading.Timer(0.5, answered.set)
+            timer = threading.Timer(0.2, answered.set)
             timer.start()
             await look(tmp_path / "silent", lambda: answered.wait(20))
         finally:

@@ -34,8 +34,8 @@ async def cold(folder: Path) -> AsyncIterator[tuple[Tiers, TierReader]]:
             await made.cold_reader.stop()
 
 
-async def test_a_cold_offset_is_read_from_the_store_and_a_hot_one_is_not(tmp_path: Path) -> None:
-    async with cold(tmp_path) as (made, reader):
+async def test_a_cold_offset_is_read_from_the_store_and_a_hot_one_is_not(folder_on_disk: Path) -> None:
+    async with cold(folder_on_disk) as (made, reader):
         found = await reader.read_cold(made.partition, 2, 1)
         assert found is not None
         assert read_header(found.records.read(), 0).base_offset == 2

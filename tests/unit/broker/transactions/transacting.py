@@ -91,6 +91,8 @@ async def transacting(folder: Path, *, sql: type[Database] = Database, **setting
     """SQL hears soon of what is complete: many tests wait for that."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(coordinator, "COMPLETE_AFTER_MS", 10.0)
+        patch.setattr(coordinator, "RETRY_MS", 100.0)
+        patch.setattr(coordinator, "LOOK_MS", 100.0)
         async with _transacting(folder, sql=sql, **settings) as made:
             yield made
 
