@@ -59,9 +59,9 @@ SLOWEST_TOLD = 40
 DURATIONS = ROOT / "tests/durations.txt"
 LEAST_SECONDS = 2
 # A file, and with it its fixtures, stays on one worker; tests/conftest.py decides which file begins first.
-# Four workers for two cores beside the other lanes: with more the cores are no busier, and tests of time-outs starve.
-IN_ORDER = ("--no-loadscope-reorder",)
-WORKERS = ("-n", "4", *IN_ORDER)
+# Five workers for two cores beside the other lanes: with four a quarter of the cores is idle once those have ended.
+# With more they are no busier, and tests of time-outs starve.
+WORKERS = ("-n", "5", "--no-loadscope-reorder")
 # For `tmp_path`. Tests of one process write little, and to make and delete it on a disk takes a fifth of the CPU.
 FOLDERS_IN_MEMORY = ("env", f"PYTEST_DEBUG_TEMPROOT={IN_MEMORY}") if IN_MEMORY.is_dir() else ()
 
