@@ -13,6 +13,7 @@ No test is asked a second time: one that fails once is a defect of the test or o
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -28,6 +29,7 @@ from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parent.parent
 IN_MEMORY = Path("/dev/shm")
+ROOM_BYTES = 2 << 30
 BIN = Path(sys.executable).parent
 PROPERTIES = "tests/properties"
 OF_ONE_PROCESS = {
@@ -63,7 +65,8 @@ LEAST_SECONDS = 2
 # With more they are no busier, and tests of time-outs starve.
 WORKERS = ("-n", "5", "--no-loadscope-reorder")
 # For `tmp_path`. Tests of one process write little, and to make and delete it on a disk takes a fifth of the CPU.
-FOLDERS_IN_MEMORY = ("env", f"PYTEST_DEBUG_TEMPROOT={IN_MEMORY}") if IN_MEMORY.is_dir() else ()
+HAS_ROOM_IN_MEMORY = IN_MEMORY.is_dir() and shutil.disk_usage(IN_MEMORY).free >= ROOM_BYTES
+FOLDERS_IN_MEMORY = ("env", f"PYTEST_DEBUG_TEMPROOT={IN_MEMORY}") if HAS_ROOM_IN_MEMORY else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
