@@ -244,6 +244,8 @@ class Connection:
 
     def close(self) -> None:
         """Ends the connection now. A wait in progress is cancelled, a write that has begun is not undone."""
+        if self._gathers:
+            self._send_gathered()  # What was done is told, whatever a later request of the same bundle comes to.
         if self.closed:
             return
         self.closed = True
@@ -422,9 +424,7 @@ class Connection:
             else:
                 self._outbox.put(parts)
                 self._send_queued()
-        self._count_held()
-        if self._counted_bytes:
-            self._handler.make_room()
+        self._make_others_room()
         if self.sasl is not None and self.sasl.is_over and not self._outbox:
             self.close()
 
@@ -442,7 +442,9 @@ class Connection:
     def _send_gathered(self) -> None:
         self._gathers = False
         if self._outbox and not self._writing and not self.closed:
+            self.progress_ms = self._loop.time() * 1000.0
             self._send_queued()
+            self._make_others_room()
 
     def _send_at_once(self, part: bytes | bytearray) -> None:
         try:
@@ -456,6 +458,11 @@ class Connection:
         if not self.closed and self._outbox.held_bytes != self._counted_bytes:
             self._handler.unsent_bytes += self._outbox.held_bytes - self._counted_bytes
             self._counted_bytes = self._outbox.held_bytes
+
+    def _make_others_room(self) -> None:
+        self._count_held()
+        if self._counted_bytes:
+            self._handler.make_room()
 
     def _on_writable(self) -> None:
         self._send_queued()
