@@ -313,6 +313,8 @@ class OffsetCommits:
             await self._something.wait()
             # Commits that come in these milliseconds share the transaction.
             await asyncio.sleep(self._linger_ms() / 1000.0)
+            # Before the turn: transitions of transactions change only offsets that nobody remembers, and need not wait.
+            await self._predecessors_are_silent()
             async with self._turn:
                 try:
                     await self._write_batch()

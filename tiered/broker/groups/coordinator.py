@@ -173,6 +173,8 @@ class GroupCoordinator:
         lost, gained = self.slots.learn(
             rows, broker_id=self.context.broker_id, broker_epoch=self.context.state.broker_epoch
         )
+        if gained:
+            self.offsets.commits.slots_gained()  # First of all: from here on their epochs are known, and could be used.
         if lost:
             self._loading_slots.slots_lost(lost)
             self.offsets.commits.slots_lost(lost)
@@ -182,7 +184,6 @@ class GroupCoordinator:
                     del self._groups[group_id]
                     group.close()
         if gained:
-            self.offsets.commits.slots_gained()
             self._loading_slots.slots_gained(gained)
             self.consumer.slots_gained(gained)
             self._checkpoints.slots_gained(gained)

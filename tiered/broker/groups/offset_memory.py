@@ -20,7 +20,7 @@ from tiered.runtime import Clock
 MAX_BYTES = 16 << 20
 MAX_ROWS_OF_GROUP = 1_000
 """A group with more is not kept: what is asked of it is mostly something else each time."""
-GROUP_BYTES, ROW_BYTES, CHAR_BYTES = 500, 400, 4
+GROUP_BYTES, ROW_BYTES, TOPIC_BYTES, CHAR_BYTES = 500, 400, 100, 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,9 +105,10 @@ class OffsetMemory:
         tenure = reading.held.get(self._slot_of(group_id))
         if tenure is None or found.waiting or len(found.rows) > MAX_ROWS_OF_GROUP or not reading.is_of(group_id):
             return
-        size_bytes = GROUP_BYTES + sum(ROW_BYTES + CHAR_BYTES * len(row.metadata) for row in found.rows)
-        self._forget(group_id)
         kept = None if topic_ids is None else frozenset(topic_ids)
+        size_bytes = GROUP_BYTES + CHAR_BYTES * len(group_id) + TOPIC_BYTES * len(kept or ())
+        size_bytes += sum(ROW_BYTES + CHAR_BYTES * len(row.metadata) for row in found.rows)
+        self._forget(group_id)
         self._answers[group_id] = _Answer(found, kept, tenure, size_bytes)
         self._size_bytes += size_bytes
         while self._size_bytes > MAX_BYTES:

@@ -133,9 +133,9 @@ class OffsetReader:
         return _found(conn, group_ids, topic_ids, limit), held
 
 
-def _fitting(first: _QuestionState, waiting: Iterable[_QuestionState]) -> tuple[list[_QuestionState], set[UUID]]:
+def _fitting(first: _QuestionState, waiting: Iterable[_QuestionState]) -> tuple[list[_QuestionState], frozenset[UUID]]:
     """(what is asked together, of which topics): `first` in any case."""
-    together, topic_ids = [first], set(first.topic_ids)
+    together, topic_ids = [first], frozenset(first.topic_ids)
     for each in waiting:
         if len(together) == MAX_TOGETHER:
             break

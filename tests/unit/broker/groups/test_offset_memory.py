@@ -2,11 +2,12 @@
 
 import asyncio
 import random
+import tracemalloc
 from collections.abc import AsyncIterator, Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 from sqlalchemy import Connection, text
@@ -256,7 +257,7 @@ def test_what_is_read_while_it_is_changed_is_not_remembered() -> None:
 
 
 def test_memory_is_bounded_and_what_was_not_used_for_longest_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(offset_memory, "MAX_BYTES", 3 * offset_memory.GROUP_BYTES)
+    monkeypatch.setattr(offset_memory, "MAX_BYTES", 3 * (offset_memory.GROUP_BYTES + offset_memory.CHAR_BYTES))
     memory = OffsetMemory(_StandingClock(), lambda _: 3)
     with memory.reading() as reading:
         pass
@@ -270,6 +271,23 @@ def test_memory_is_bounded_and_what_was_not_used_for_longest_goes_first(monkeypa
     )
     memory.keep(reading, "f", FoundOffsets(rows=(row,) * (offset_memory.MAX_ROWS_OF_GROUP + 1)), None)
     assert memory.answer("f", None) is None
+
+
+@pytest.mark.parametrize(("chars", "topics"), [(20, 100), (2_000, 0)])
+def test_all_that_is_remembered_of_a_group_counts(chars: int, topics: int) -> None:
+    """Its name and the topics it was asked for too: those of groups that nobody has heard of are kept as well."""
+    memory = OffsetMemory(_StandingClock(), lambda _: 3)
+    topic_ids = {uuid4() for _ in range(topics)}
+    with memory.reading() as reading:
+        pass
+    memory.heard(reading, {3: 7})
+    tracemalloc.start()
+    try:
+        for number in range(200):
+            memory.keep(reading, f"{number}".ljust(chars), FoundOffsets(), topic_ids)
+        assert tracemalloc.get_traced_memory()[0] < memory._size_bytes
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("what", ["commit", "delete"])
@@ -288,6 +306,20 @@ async def test_a_coordinator_changes_nothing_in_a_slot_before_its_last_holder_ha
     await change
     found = [row.committed_offset for row in (await made.told()).offsets.values()]
     assert found == ([6] if what == "commit" else [])
+
+
+async def test_transitions_of_transactions_do_not_wait_for_the_last_holder_of_a_slot(
+    made: Remembering, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await made.commit(5)
+    await made.comes_back(monkeypatch)
+    change = asyncio.create_task(made.commit(6))
+    await asyncio.sleep(0.02)
+    async with asyncio.timeout(5):
+        assert await made.broker.groups.offsets.commits.in_turn(lambda conn, by: "done") == "done"
+    assert not change.done()
+    made.wait(SUCCESSOR_WAITS_MS)
+    await change
 
 
 async def test_what_is_read_before_an_unknown_outcome_is_settled_is_not_remembered(made: Remembering) -> None:
