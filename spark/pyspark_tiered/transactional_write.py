@@ -6,7 +6,7 @@ before it has left open. Must never commit what Spark has not: an attempt that i
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -97,17 +97,25 @@ def commit(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]
         ) from error
     if not answer.get("committed"):
         log.info("%s was committed by an earlier run of it; this one's records were aborted", key)
-    _end_what_others_left(options, options.transactions, write)
+    decided = {each.transactional_id for each in transactions}
+    _end_what_others_left(options, options.transactions, write, decided)
 
 
-def _end_what_others_left(options: WriteOptions, told: TransactionOptions, write: str) -> None:
+def _end_what_others_left(
+    options: WriteOptions, told: TransactionOptions, write: str, decided: Collection[str]
+) -> None:
     """Aborts what other attempts have left open, or readers would wait until it times out.
 
     Spark does not tell that there were any: a second attempt that was slower than the first shows in no message.
     """
     door = _door(options, "they end when they time out")
     try:
-        found = [each for each in door.ask("GET", _OPEN)["transactions"] if _is_of(each, told, write)]
+        # Coordinators hear of a decision a little later: what is decided here may still be told as open.
+        found = [
+            each
+            for each in door.ask("GET", _OPEN).get("transactions", ())
+            if _is_of(each, told, write) and each["transactional_id"] not in decided
+        ]
         if found:
             names = OpenTransaction.__slots__
             door.ask("POST", _ABORTS, {"transactions": [{name: each[name] for name in names} for each in found]})
