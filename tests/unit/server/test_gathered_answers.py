@@ -10,7 +10,7 @@ import pytest
 from tests.unit.server.echo import Client, Echo
 from tiered.config.listeners import ListenerOptions
 from tiered.server.kafka.transport.buffers import BufferPool
-from tiered.server.kafka.transport.connection import GATHERED_BYTES, Connection
+from tiered.server.kafka.transport.connection import GATHERED_ANSWERS, GATHERED_BYTES, Connection
 from tiered.server.kafka.transport.requests import Answer
 
 
@@ -98,6 +98,14 @@ async def test_only_so_much_waits_for_the_rest(made: tuple[Client, Counting]) ->
     await client.send(*frames)
     assert await client.answers(20) == frames
     assert far.sends >= 20 * len(frames[0]) // GATHERED_BYTES
+
+
+async def test_only_so_many_wait_for_the_rest(made: tuple[Client, Counting]) -> None:
+    client, far = made
+    frames = [b"%d" % number for number in range(2 * GATHERED_ANSWERS)]
+    await client.send(*frames)
+    assert await client.answers(len(frames)) == frames
+    assert far.sends == 2
 
 
 async def test_what_was_answered_goes_out_before_a_connection_ends(made: tuple[Client, Counting]) -> None:

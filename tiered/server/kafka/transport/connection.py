@@ -33,7 +33,8 @@ OUTBOX_HIGH_BYTES = 32 << 20
 HELD_HIGH_BYTES = 1 << 20
 # A turn of one connection handles at most so many requests that it had sent ahead.
 REQUESTS_A_TURN = 256
-# Answers to requests that had come together go out together: with so many bytes of them they do not wait for the rest.
+# Answers to requests that had come together go out together: so many, or so many bytes, do not wait for the rest.
+GATHERED_ANSWERS = 32
 GATHERED_BYTES = 64 << 10
 # A turn of one connection sends at most this much, so that a fast reader does not hold up the others.
 SEND_TURN_BYTES = 1 << 20
@@ -333,6 +334,9 @@ class Connection:
                 position = self._start + 4
                 self._start = position + length
                 self._handle_one(buffer, position, position + length)
+                if turns_left % GATHERED_ANSWERS == 0:
+                    self._send_gathered()
+                    self._gathers = True
                 if self.closed:
                     return
             self._send_gathered()
