@@ -21,6 +21,7 @@ from tests.cluster.checker import check
 from tests.cluster.child import Child
 from tests.cluster.evidence import read_partitions
 from tests.cluster.history import read_history
+from tests.cluster.java_loop import java_command
 from tests.cluster.nemesis import FAULTS, LONG_FAULTS, Fault, Nemesis, draw_round
 from tests.cluster.processes import ClusterProcesses
 from tests.cluster.soak_report import SoakFigures, silences_s
@@ -28,9 +29,11 @@ from tests.cluster.transaction_checks import LoopGroup, check_transactions
 from tests.cluster.transaction_workload import CONFIGS as TRANSACTION_CONFIGS
 from tests.cluster.transaction_workload import (
     GROUPS,
+    GROUPS_WITH_JAVA,
     INPUT,
     INPUTS,
     INPUTS_HISTORY,
+    JAVA_LOOPS,
     LOOPS_HISTORIES,
     OUTPUTS,
     READERS,
@@ -73,7 +76,9 @@ class Soak:
         faults: Sequence[Fault] = FAULTS,
         settings: Mapping[str, object] | None = None,
         round_s: float = ROUND_S,
+        java: Sequence[str] = (),
     ) -> None:
+        """`java` is the command of a loop of Java's client; without one there are none."""
         self.folder = folder
         self.partitions = [(topic, partition) for topic in CONFIGS for partition in range(PARTITIONS_EACH)]
         self.figures = SoakFigures(
@@ -83,6 +88,7 @@ class Soak:
         self._faults = faults
         self._settings = {**SETTINGS, **(settings or {})}
         self._round_s = round_s
+        self._java = java
         self._transactions = folder / "transactions"
 
     def run(self) -> SoakFigures:
@@ -120,6 +126,7 @@ class Soak:
             "per_second": self.figures.per_second,
             "probes_per_second": PROBES_PER_SECOND,
             "rack": "rack-2",
+            "java": self._java,
         }
         with Child("tests.cluster.workload_process", json.dumps(options), log=self.folder / "workload.log") as clients:
             try:
@@ -211,10 +218,12 @@ class Soak:
         history = [operation for path in histories for operation in read_history(path)]
         groups = [
             LoopGroup(clients=clients, committed_offsets=cluster.committed_offsets(group, INPUT))
-            for group, clients in GROUPS.items()
+            for group, clients in (GROUPS_WITH_JAVA if self._java else GROUPS).items()
         ]
         verdict = check_transactions(history, inputs, outputs, groups, READERS)
         self.figures.take_transactions(sent, verdict)
+        if self._java:
+            self.figures.take_java(history, JAVA_LOOPS)
         if left := cluster.open_transactions():
             self.figures.complaints.append(f"transactions are open at the end: {left}")
 
@@ -240,6 +249,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 30))
     parser.add_argument("--per-second", type=float, default=60.0, help="records of all producers but the prober (60)")
     parser.add_argument("--only", action="append", help="a word in the names of the faults to use; may be repeated")
+    parser.add_argument("--java", action="store_true", help="loops of Apache Kafka's Java client too (Java 17, Maven)")
     parser.add_argument("--folder", type=Path, help="where everything is kept (a temporary folder, kept on failure)")
     parser.add_argument("--results", type=Path, default=Path("soak-results"))
     options: Any = parser.parse_args(argv)
@@ -247,7 +257,10 @@ def main(argv: Sequence[str]) -> int:
     known = FAULTS if options.minutes < LONG_RUN_MINUTES else (*FAULTS, *LONG_FAULTS)
     faults = [each for each in known if not options.only or any(word in each.name for word in options.only)]
     print(f"seed {options.seed}, everything in {folder}", flush=True)
-    run = Soak(folder, minutes=options.minutes, seed=options.seed, per_second=options.per_second, faults=faults)
+    java = java_command(folder / "java") if options.java else ()
+    run = Soak(
+        folder, minutes=options.minutes, seed=options.seed, per_second=options.per_second, faults=faults, java=java
+    )
     figures = run.run()
     path = write_report(figures, options.results)
     print(f"\n{figures.to_markdown()}\nthe report is in {path}")

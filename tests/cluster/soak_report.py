@@ -4,7 +4,7 @@ Owns the figures and the Markdown. Must never call a run good: the verdict and t
 """
 
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
@@ -76,6 +76,17 @@ class SoakFigures:
             for kind, count in found.counts.items():
                 self.violations[str(kind)] = self.violations.get(str(kind), 0) + count
             self.words += [f"{kind}: {words}" for kind, words in found.words]
+
+    def take_java(self, history: Iterable[Operation], loops: Sequence[int]) -> None:
+        """Adds what the loops of Java's client did. That they committed nothing is a complaint: it would prove
+        nothing."""
+        kinds = Counter(each.kind for each in history if each.client in loops and each.outcome is Outcome.OK)
+        self.numbers |= {
+            "transactions committed by Java": kinds[Kind.COMMIT_TRANSACTION],
+            "transactions aborted by Java": kinds[Kind.ABORT_TRANSACTION],
+        }
+        if not kinds[Kind.COMMIT_TRANSACTION]:
+            self.complaints.append("Java's loops committed no transaction: workload.log has their words")
 
     def to_json(self) -> dict[str, Any]:
         return {"passed": self.passed, **asdict(self)}

@@ -4,10 +4,12 @@ import json
 import random
 from pathlib import Path
 
+import pytest
+
 from tests.cluster.checker import check
 from tests.cluster.history import Kind, Operation, Outcome, value_of
 from tests.cluster.nemesis import FAULTS, draw_round
-from tests.cluster.soak import write_report
+from tests.cluster.soak import main, write_report
 from tests.cluster.soak_report import SoakFigures, silences_s
 
 PROBER = 4
@@ -74,3 +76,24 @@ def test_a_complaint_or_a_violation_fails_the_run_and_is_told(tmp_path: Path) ->
     other.take(check([Operation(Kind.ERROR, Outcome.OK, 101, 0, 5, 1, 0, 0)], [], []))
     assert not other.passed
     assert "| an error that no consumer may see | 1 |" in other.to_markdown()
+
+
+def test_a_run_whose_loops_of_java_committed_nothing_has_failed() -> None:
+    def ended(kind: Kind, client: int, outcome: Outcome = Outcome.OK) -> Operation:
+        return Operation(kind, outcome, client, 0, 1, 0, 0, 0)
+
+    idle = [ended(Kind.COMMIT_TRANSACTION, 41), ended(Kind.COMMIT_TRANSACTION, 44, Outcome.UNKNOWN)]
+    run = figures()
+    run.take_java([*idle, ended(Kind.COMMIT_TRANSACTION, 44), ended(Kind.ABORT_TRANSACTION, 45)], (44, 45))
+    assert run.passed
+    assert "| transactions committed by Java | 1 |" in run.to_markdown()
+    assert "| transactions aborted by Java | 1 |" in run.to_markdown()
+    other = figures()
+    other.take_java(idle, (44, 45))
+    assert not other.passed
+
+
+def test_loops_of_java_that_cannot_be_made_say_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SystemExit, match=r"--java needs .*java is not on PATH: install it .*openjdk"):
+        main(["--java", "--folder", str(tmp_path / "run")])

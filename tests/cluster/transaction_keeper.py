@@ -9,10 +9,10 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.cluster.child import ROOT
@@ -30,12 +30,14 @@ _INSTANCE_BITS = 11
 class LoopKeeper(threading.Thread):
     """One loop: instances of one transactional id, one after another."""
 
-    def __init__(self, client: int, bootstrap: str, input_topic: str, outputs: list[tuple[str, int]], folder: Path):
+    def __init__(self, client: int, command: Sequence[str], options: Mapping[str, object], folder: Path) -> None:
+        """`command` runs an instance; its options, one more argument, are these and those that are its own."""
         super().__init__(name=f"loop-{client}", daemon=True)
         self.counts: Counter[str] = Counter()
         self._client = client
         self._chance = random.Random(client)
-        self._options = {"client": client, "bootstrap": bootstrap, "input": input_topic, "outputs": outputs}
+        self._command = command
+        self._options = {**options, "client": client}
         self._folder = folder
         self._instances = 0
         self._settles = threading.Event()
@@ -78,7 +80,7 @@ class LoopKeeper(threading.Thread):
             "history": str(history),
         }
         return subprocess.Popen(
-            [sys.executable, "-m", "tests.cluster.transaction_loop", json.dumps(options)],
+            [*self._command, json.dumps(options)],
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

@@ -32,7 +32,6 @@ from tests.cluster.readers import QUICK as QUICK_CONSUMER
 from tests.cluster.senders import QUICK as QUICK_PRODUCER
 from tests.cluster.senders import now_us
 
-GROUP = "soak-loops"
 AT_ONCE = 10
 COLLECTING_S = 0.3
 POLL_S = 0.05
@@ -76,7 +75,7 @@ class TransactionLoop:
             {
                 "bootstrap.servers": options["bootstrap"],
                 **QUICK_CONSUMER,
-                "group.id": GROUP,
+                "group.id": options["group"],
                 "isolation.level": "read_committed",
                 "auto.offset.reset": "earliest",
                 "session.timeout.ms": 6000,

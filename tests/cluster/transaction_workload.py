@@ -4,8 +4,10 @@ Owns its topics' names and its cast, and how all of it comes to its end: every i
 committed record read.
 """
 
+import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,6 @@ from tests.cluster.second_protocol import SecondProtocolLoop
 from tests.cluster.senders import PATIENT, Sender, SenderPlan
 from tests.cluster.transaction_checks import LAST_WORD
 from tests.cluster.transaction_keeper import LoopKeeper
-from tests.cluster.transaction_loop import GROUP
 from tests.faults.ledger import watermarks
 
 INPUT, HOT_OUTPUT, COLD_OUTPUT = "soak-inputs", "soak-outputs", "soak-outputs-cold"
@@ -32,9 +33,12 @@ CONFIGS = {
     COLD_OUTPUT: {"segment.bytes": "20000", "local.retention.bytes": "1", "retention.ms": "-1"},
 }
 INPUT_SENDER = 40
-LOOPS = (41, 42)
+LOOP_COMMAND = (sys.executable, "-m", "tests.cluster.transaction_loop")
 SECOND_PROTOCOL_LOOP = 43
+GROUP, LOOPS = "soak-loops", (41, 42)
+JAVA_GROUP, JAVA_LOOPS = "soak-java", (44, 45)
 GROUPS = {GROUP: frozenset(LOOPS), SECOND_PROTOCOL_GROUP: frozenset({SECOND_PROTOCOL_LOOP})}
+GROUPS_WITH_JAVA = {**GROUPS, JAVA_GROUP: frozenset(JAVA_LOOPS)}
 """The loops of each group: each group processes every input."""
 READERS = (131, 132)
 INPUTS_HISTORY, READS_HISTORY = "inputs.history", "outputs.history"
@@ -45,8 +49,11 @@ ASK_S = 10.0
 class TransactionWorkload:
     """Everything about transactions that runs against one cluster."""
 
-    def __init__(self, bootstrap: str, folder: Path, *, per_second: float, followers_rack: str) -> None:
+    def __init__(
+        self, bootstrap: str, folder: Path, *, per_second: float, followers_rack: str, java: Sequence[str]
+    ) -> None:
         self._bootstrap = bootstrap
+        self._groups = GROUPS_WITH_JAVA if java else GROUPS
         self._inputs = HistoryWriter(folder / INPUTS_HISTORY)
         self._reads = HistoryWriter(folder / READS_HISTORY)
         plan = SenderPlan(
@@ -59,10 +66,13 @@ class TransactionWorkload:
             ReaderPlan(client=READERS[1], config={**isolation, "client.rack": followers_rack}),
         ]
         self.readers = [Reader(each, bootstrap, OUTPUTS, self._reads) for each in plans]
+        options = {"bootstrap": bootstrap, "input": INPUT, "outputs": OUTPUTS}
         self._loops: list[LoopKeeper | SecondProtocolLoop] = [
-            *(LoopKeeper(client, bootstrap, INPUT, OUTPUTS, folder) for client in LOOPS),
+            *(LoopKeeper(client, LOOP_COMMAND, {**options, "group": GROUP}, folder) for client in LOOPS),
             SecondProtocolLoop(SECOND_PROTOCOL_LOOP, bootstrap, INPUTS, OUTPUTS, folder),
         ]
+        if java:
+            self._loops += [LoopKeeper(client, java, {**options, "group": JAVA_GROUP}, folder) for client in JAVA_LOOPS]
 
     def start(self) -> None:
         for thread in (self.sender, *self.readers, *self._loops):
@@ -80,7 +90,7 @@ class TransactionWorkload:
     def drain(self, timeout_s: float) -> list[str]:
         """Waits until every input is processed, nothing is open and all is read; what is not. The loops end."""
         deadline = time.monotonic() + timeout_s
-        behind = _until_none(lambda: [words for group in GROUPS for words in self._unprocessed(group)], deadline)
+        behind = _until_none(lambda: [words for group in self._groups for words in self._unprocessed(group)], deadline)
         self._end_loops()
         behind += _until_none(self._held_back, deadline)
         return behind or _until_none(self._unread(self._last_words()), deadline)

@@ -91,6 +91,7 @@ class Workload:
             Path(options["transactions"]),
             per_second=options["per_second"] * INPUTS_SHARE,
             followers_rack=options["rack"],
+            java=options["java"],
         )
 
     def start(self) -> None:
