@@ -66,11 +66,12 @@ public final class TransactionLoop {
                 Thread.currentThread().interrupt();
             }
         }));
+        JsonNode options = new ObjectMapper().readTree(args[0]);
         int code = 0;
         try {
-            new TransactionLoop(new ObjectMapper().readTree(args[0])).run();
+            new TransactionLoop(options).run();
         } catch (KafkaException | IllegalStateException error) {
-            System.err.println("Java's loop ends: " + error);
+            System.err.println("Java's loop " + options.get("client") + " ends: " + error);
             code = 1;
         }
         Runtime.getRuntime().halt(code); // Closes no producer: it dies as if it had crashed.
@@ -105,6 +106,7 @@ public final class TransactionLoop {
         while (!ends && parent() == parent) {
             ConsumerRecords<byte[], byte[]> records = consumer.poll(POLL);
             if (!records.isEmpty()) {
+                // The generation under which they were read: only a poll changes it.
                 transact(records, consumer.groupMetadata());
             }
         }
