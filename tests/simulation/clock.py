@@ -24,3 +24,6 @@ class SimClock:
 
     def elapsed_ms(self) -> float:
         return self.monotonic_ms()
+
+    def worked_ms(self) -> float:
+        return self.monotonic_ms()

@@ -23,11 +23,14 @@ from tiered.runtime import BlockingPool, SystemClock
 
 
 class SetClock(SystemClock):
-    """The machine's clocks, and somebody who sets the one on the wall, and waits without waiting."""
+    """The machine's clocks, and somebody who sets the one on the wall, and waits without waiting, and says how much
+    work lies between two looks at the clock of work."""
 
     def __init__(self) -> None:
         self.set_by_ms = 0
         self.waited_ms = 0
+        self.work_between_looks_ms = 0
+        self._worked_ms = 0
 
     def now_ms(self) -> int:
         return super().now_ms() + self.set_by_ms
@@ -37,6 +40,10 @@ class SetClock(SystemClock):
 
     def elapsed_ms(self) -> float:
         return super().elapsed_ms() + self.waited_ms
+
+    def worked_ms(self) -> float:
+        self._worked_ms += self.work_between_looks_ms
+        return self._worked_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,9 @@ class Hand:
     def elapsed_ms(self) -> float:
         return self.monotonic_ms()
 
+    def worked_ms(self) -> float:
+        return 0.0
+
     def now_ms(self) -> int:
         return int(self.at_ms)
 

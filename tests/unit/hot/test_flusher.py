@@ -26,6 +26,9 @@ class StandingClock:
     def elapsed_ms(self) -> float:
         return self.monotonic_ms()
 
+    def worked_ms(self) -> float:
+        return 0.0
+
 
 @pytest.fixture
 def clock() -> StandingClock:

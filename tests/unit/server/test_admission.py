@@ -27,6 +27,9 @@ class HandClock:
     def elapsed_ms(self) -> float:
         return self.time_ms
 
+    def worked_ms(self) -> float:
+        return 0.0
+
 
 class Door:
     """An admission with settings as texts, and a rate of connections for each address."""

@@ -30,8 +30,9 @@ what one gives up another one takes with its next heartbeat."""
 LOOK_INTERVAL_MS = 500.0
 MISSING_AFTER_HEARTBEATS = 1.5
 PAUSE_PER_TARGET = 10
-"""After a target that took long to make, the next one is made this many times as long later."""
+"""After a target that took much work, the next one is made this many times as long later."""
 QUICK_TARGET_MS = 5.0
+"""Of a processor, not of a clock on the wall: a machine with other work makes nobody wait."""
 MARGIN_MS = 500.0
 """For a heartbeat on its way, and the client's reaction to the answer."""
 # The cost of a name besides its characters, and of a partition in targets, assignments and owners.
@@ -415,11 +416,11 @@ class ConsumerGroup:
 
     def _make_target(self) -> None:
         clock = self._coordinator.context.clock
-        started_ms = clock.monotonic_ms()
+        before_ms = clock.worked_ms()
         self.state.retarget()
-        took_ms = clock.monotonic_ms() - started_ms
+        took_ms = clock.worked_ms() - before_ms
         if took_ms > QUICK_TARGET_MS:
-            self._next_target_ms = started_ms + PAUSE_PER_TARGET * took_ms
+            self._next_target_ms = clock.monotonic_ms() + PAUSE_PER_TARGET * took_ms
         log.debug("group %s has a target for epoch %d", self._group_id, self.state.epoch)
 
     def _take(self, size_bytes: int) -> None:

@@ -11,6 +11,7 @@ from tests.unit.broker.context import SetClock
 from tests.unit.broker.groups.coordinators import PARTITIONS, Coordinating, coordinating, joining
 from tiered.broker.groups.classic_group import ClassicGroup
 from tiered.broker.groups.consumer import ConsumerGroups
+from tiered.broker.groups.consumer_group import PAUSE_PER_TARGET
 from tiered.broker.groups.values import GroupKind
 from tiered.broker.host.resource_configs import ResourceConfigs
 from tiered.errors import GroupNotFound, UnknownMember
@@ -48,6 +49,23 @@ async def test_a_group_from_another_coordinator_gives_nothing_away_until_its_mem
     assert not (await groups.heartbeat(replace(HEARTBEAT, member_id="second"))).assignment
     clock.waited_ms += interval_ms
     assert (await groups.heartbeat(replace(HEARTBEAT, member_id="third"))).assignment
+
+
+@pytest.mark.parametrize("work_ms", [4, 60])
+async def test_a_target_that_took_much_work_delays_the_next_one_and_no_other_does(
+    broker: Coordinating, work_ms: int
+) -> None:
+    groups, clock = broker.groups.consumer, broker.context.clock
+    assert isinstance(clock, SetClock)
+    clock.work_between_looks_ms = work_ms
+    assert (await groups.heartbeat(HEARTBEAT)).assignment, "the first one is made at once"
+    group = await groups.group("g")
+    second = replace(HEARTBEAT, member_id="second")
+    joined = await groups.heartbeat(second)
+    assert (group.state.target_epoch == group.state.epoch) == (work_ms == 4)
+    clock.waited_ms += PAUSE_PER_TARGET * work_ms
+    await groups.heartbeat(replace(second, epoch=joined.epoch, topics=None, owned=None))
+    assert group.state.target_epoch == group.state.epoch
 
 
 async def test_only_who_joins_makes_a_group_or_changes_its_protocol(broker: Coordinating) -> None:
