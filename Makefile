@@ -19,7 +19,7 @@ DECODER := tiered/formats/_decode.c
 KERNEL := $(VENV)/.kernel
 
 .DEFAULT_GOAL := help
-.PHONY: help run install test check fix generated demo bench bench-compare soak soak-tests sim mutants interop fuzz terraform localstack localstack-tests kcat shells chromium screenshots install-check clean distclean
+.PHONY: help run install test check fix generated demo bench bench-kafka bench-compare soak soak-tests sim mutants interop fuzz terraform localstack localstack-tests kcat shells chromium screenshots install-check clean distclean
 
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,9 @@ demo: install ## the whole story with real flights: produce, tier, replay with S
 
 bench: install ## measure, beside a reference; JSON and a table in bench-results/; BENCH_ARGS="--quick"
 	@$(PY) -m benchmarks $(BENCH_ARGS)
+
+bench-kafka: install ## ours and Apache Kafka in turn, cell by cell; BENCH_ARGS="--quick --only latency"
+	@$(PY) -m benchmarks.kafka $(BENCH_ARGS)
 
 bench-compare: install ## this tree beside an earlier revision, turn by turn; BASE=main~10 BENCH_ARGS="--quick --only cold"
 	@$(PY) -m benchmarks.compare --base $(or $(BASE),$(error say BASE=revision)) $(BENCH_ARGS)

@@ -75,7 +75,9 @@ def beside_kafka(
         for scenario in scenarios(suites):
             for number in range(rounds + 1):
                 for side in sides:
-                    run = _run(side, scenario, f"{scenario.what}-{scenario.clients}-{scenario.partitions}", seconds)
+                    run = run_asked(
+                        side, scenario, f"{scenario.what}-{scenario.clients}-{scenario.partitions}", seconds
+                    )
                     if number:
                         results.setdefault(scenario.name, {}).setdefault(side.name, []).append(run)
                         say(f"{scenario.name:46}{side.name:20}{run['answers_per_s']:9,.0f}/s"
@@ -84,7 +86,8 @@ def beside_kafka(
     return results
 
 
-def _run(side: Side, scenario: Scenario, topic: str, seconds: float) -> Run:
+def run_asked(side: Side, scenario: Scenario, topic: str, seconds: float) -> Run:
+    """One run of the clients; the topic is made if it is not there."""
     from confluent_kafka.admin import AdminClient, NewTopic
 
     admin = AdminClient({"bootstrap.servers": side.bootstrap, "log_level": 3})

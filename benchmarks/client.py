@@ -21,8 +21,13 @@ def _cpu() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def _result(records: int, size_bytes: int, seconds: float, cpu: float) -> dict[str, float]:
+def _result(records: int, size_bytes: int, started: float, cpu_before: float) -> dict[str, float]:
+    """What was done since; the clock is one of the machine, so that the times of several clients can be compared."""
+    ended, cpu = time.perf_counter(), _cpu() - cpu_before
+    seconds = ended - started
     return {
+        "started_s": started,
+        "ended_s": ended,
         "records": records,
         "seconds": seconds,
         "mb_per_s": records * size_bytes / seconds / 1e6,
@@ -43,15 +48,34 @@ def _connection(bootstrap: str, ca: str) -> dict[str, str]:
     return {"bootstrap.servers": bootstrap, **secured}
 
 
+def values_of(size_bytes: int, compression: str) -> list[bytes]:
+    """What is sent at once: the same random bytes where nothing compresses them, else halves that differ."""
+    if compression == "none":
+        return [os.urandom(size_bytes)] * _AT_ONCE
+    same = os.urandom(size_bytes - size_bytes // 2)
+    return [os.urandom(size_bytes // 2) + same for _ in range(_AT_ONCE)]
+
+
 def produce(
-    bootstrap: str, targets: list[tuple[str, int]], *, records: int, size_bytes: int, acks: str, ca: str = ""
+    bootstrap: str,
+    targets: list[tuple[str, int]],
+    *,
+    records: int,
+    size_bytes: int,
+    acks: str,
+    ca: str = "",
+    linger_ms: int = 5,
+    compression: str = "none",
+    start_at: float = 0.0,
 ) -> dict[str, float]:
-    """Sends `records` values of random bytes, spread evenly, with librdkafka's defaults but for its limits."""
+    """Sends `records` values, spread evenly, with librdkafka's defaults but for its limits; begins when
+    `time.monotonic()` is `start_at`, so that several clients begin together."""
     producer = Producer(
         {
             **_connection(bootstrap, ca),
             "acks": acks,
-            "linger.ms": 5,
+            "linger.ms": linger_ms,
+            "compression.type": compression,
             "batch.size": 1_000_000,
             "batch.num.messages": 1_000_000,
             "queue.buffering.max.messages": 2_000_000,
@@ -60,21 +84,22 @@ def produce(
             "enable.metrics.push": False,
         }
     )
-    value = os.urandom(size_bytes)
+    messages = [{"value": value} for value in values_of(size_bytes, compression)]
     each = records // len(targets)
     for topic in dict.fromkeys(topic for topic, _ in targets):
         producer.list_topics(topic, timeout=30)  # So that finding the leader is not measured.
+    time.sleep(max(0.0, start_at - time.monotonic()))
     started, cpu_before = time.perf_counter(), _cpu()
     for topic, partition in targets:
         for sent in range(0, each, _AT_ONCE):
             left = min(_AT_ONCE, each - sent)
-            while left > 0:  # The queue may be full; all messages are the same, so only their number counts.
-                left -= _queue(producer, topic, partition, [{"value": value}] * left)
+            while left > 0:  # The queue may be full; one message is as good as another: only their number counts.
+                left -= _queue(producer, topic, partition, messages[:left])
             while len(producer) > 400_000:
                 producer.poll(0.005)
     if left := producer.flush(_TIMEOUT_SECONDS):
         raise SystemExit(f"{left} records were not acknowledged within {_TIMEOUT_SECONDS:.0f} s")
-    return _result(each * len(targets), size_bytes, time.perf_counter() - started, _cpu() - cpu_before)
+    return _result(each * len(targets), size_bytes, started, cpu_before)
 
 
 def _queue(producer: Producer, topic: str, partition: int, messages: list[dict[str, bytes]]) -> int:
@@ -88,7 +113,13 @@ def _queue(producer: Producer, topic: str, partition: int, messages: list[dict[s
 
 
 def consume(
-    bootstrap: str, targets: list[tuple[str, int]], *, records: int, size_bytes: int, ca: str = ""
+    bootstrap: str,
+    targets: list[tuple[str, int]],
+    *,
+    records: int,
+    size_bytes: int,
+    ca: str = "",
+    start_at: float = 0.0,
 ) -> dict[str, float]:
     """Reads the first `records` records, spread evenly, from the beginning of each partition."""
     consumer = Consumer(
@@ -104,6 +135,7 @@ def consume(
             "enable.metrics.push": False,
         }
     )
+    time.sleep(max(0.0, start_at - time.monotonic()))
     consumer.assign([TopicPartition(topic, partition, 0) for topic, partition in targets])
     expected = records // len(targets) * len(targets)
     first = got = 0
@@ -116,9 +148,9 @@ def consume(
             started, cpu_before, first = time.perf_counter(), _cpu(), got
         if time.perf_counter() > deadline:
             raise SystemExit(f"{got} of {expected} records were read within {_TIMEOUT_SECONDS:.0f} s")
-    seconds, cpu = time.perf_counter() - started, _cpu() - cpu_before
+    result = _result(got - first, size_bytes, started, cpu_before)
     consumer.close()
-    return _result(got - first, size_bytes, seconds, cpu)
+    return result
 
 
 def main() -> int:
@@ -130,6 +162,9 @@ def main() -> int:
     parser.add_argument("--size-bytes", type=int, required=True)
     parser.add_argument("--acks", default="1")
     parser.add_argument("--ca", default="", help="over TLS: who signs for the brokers")
+    parser.add_argument("--linger-ms", type=int, default=5)
+    parser.add_argument("--compression", default="none")
+    parser.add_argument("--start-at", type=float, default=0.0, help="by the machine's monotonic clock")
     parser.add_argument("--topics", type=int, default=1)
     parser.add_argument("--partitions", type=int, default=1)
     options = parser.parse_args()
@@ -142,10 +177,18 @@ def main() -> int:
             size_bytes=options.size_bytes,
             acks=options.acks,
             ca=options.ca,
+            linger_ms=options.linger_ms,
+            compression=options.compression,
+            start_at=options.start_at,
         )
     else:
         result = consume(
-            options.bootstrap, targets, records=options.records, size_bytes=options.size_bytes, ca=options.ca
+            options.bootstrap,
+            targets,
+            records=options.records,
+            size_bytes=options.size_bytes,
+            ca=options.ca,
+            start_at=options.start_at,
         )
     print(json.dumps(result))
     return 0

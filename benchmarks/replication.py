@@ -16,7 +16,7 @@ from pathlib import Path
 
 from benchmarks.machine import cpu_seconds
 from benchmarks.scenarios import Run, Say
-from benchmarks.systems import Tiered
+from benchmarks.systems import Tiered, create_topic
 from tests.postgres import PostgresServer
 
 BROKERS = 3
@@ -40,11 +40,7 @@ class Side:
         return ",".join(broker.bootstrap for broker in self.brokers)
 
     def create(self, topic: str, partitions: int) -> None:
-        from confluent_kafka.admin import AdminClient, NewTopic
-
-        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 3})
-        new = NewTopic(topic, partitions, len(self.brokers), config=self.configs)
-        admin.create_topics([new], operation_timeout=30)[topic].result(60)
+        create_topic(self.bootstrap, topic, self.configs, partitions=partitions, copies=len(self.brokers))
 
     def delete(self, topic: str) -> None:
         self.brokers[0].delete_topic(topic)

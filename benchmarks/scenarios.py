@@ -40,6 +40,8 @@ class Load:
     partitions: int = 1
     ca: str = ""
     """Over TLS: who signs for the brokers."""
+    linger_ms: int = 5
+    compression: str = "none"
 
     def argv(self, bootstrap: str, topic: str) -> list[str]:
         topics, partitions = (MANY_TOPICS, MANY_PARTITIONS_EACH) if self.many else (1, self.partitions)
@@ -47,7 +49,7 @@ class Load:
         return [
             *(sys.executable, "-m", "benchmarks.client", self.what, "--bootstrap", bootstrap, "--topic", topic),
             *("--records", str(self.records), "--size-bytes", str(self.size_bytes), "--acks", self.acks, *spread),
-            *("--ca", self.ca),
+            *("--ca", self.ca, "--linger-ms", str(self.linger_ms), "--compression", self.compression),
         ]
 
 

@@ -1,6 +1,7 @@
-"""What is measured: a broker of ours, and librdkafka's mock broker as the reference, each a process of its own.
+"""What is measured: a broker of ours and two references, Apache Kafka and librdkafka's mock broker, in processes of
+their own.
 
-Owns their start and stop. Both keep what they are sent in memory that the kernel may write back later, on
+Owns their start and stop. All keep what they are sent in memory that the kernel may write back later, on
 loopback, and serve the same client.
 """
 
@@ -11,6 +12,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
+
+from tests.apache_kafka import ApacheKafka
 
 _START_SECONDS = 60
 _MOCK = """
@@ -40,6 +43,21 @@ class System(Protocol):
     def delete_topic(self, topic: str) -> None: ...
 
     def stop(self) -> None: ...
+
+
+def create_topic(bootstrap: str, topic: str, configs: dict[str, str], *, partitions: int = 1, copies: int = 1) -> None:
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})
+    new = NewTopic(topic, num_partitions=partitions, replication_factor=copies, config=configs)
+    admin.create_topics([new], operation_timeout=30)[topic].result(60)
+
+
+def delete_topic(bootstrap: str, topic: str) -> None:
+    from confluent_kafka.admin import AdminClient
+
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})  # Named: it must outlive the wait.
+    admin.delete_topics([topic])[topic].result(30)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -87,18 +105,10 @@ class Tiered:
         return seconds
 
     def create_topic(self, topic: str, configs: dict[str, str], *, partitions: int = 1) -> None:
-        from confluent_kafka.admin import AdminClient, NewTopic
-
-        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 3})
-        admin.create_topics([NewTopic(topic, num_partitions=partitions, replication_factor=1, config=configs)])[
-            topic
-        ].result(30)
+        create_topic(self.bootstrap, topic, configs, partitions=partitions)
 
     def delete_topic(self, topic: str) -> None:
-        from confluent_kafka.admin import AdminClient
-
-        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 3})  # Named: it must outlive the wait.
-        admin.delete_topics([topic])[topic].result(30)
+        delete_topic(self.bootstrap, topic)
 
     def stop(self) -> None:
         assert self._process is not None
@@ -111,6 +121,33 @@ class Tiered:
             self._process.kill()
             self._process.wait()
             self._process = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Kafka:
+    """Apache Kafka on its defaults."""
+
+    broker: ApacheKafka
+    name: str = "kafka"
+
+    @property
+    def bootstrap(self) -> str:
+        return self.broker.bootstrap
+
+    @property
+    def pid(self) -> int:
+        return self.broker.pid
+
+    def start(self) -> float:
+        started = time.perf_counter()
+        self.broker.start()
+        return time.perf_counter() - started
+
+    def stop(self) -> None:
+        self.broker.stop()
+
+    def kill(self) -> None:
+        self.broker.kill()
 
 
 @dataclass(slots=True, kw_only=True)

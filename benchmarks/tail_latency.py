@@ -18,9 +18,11 @@ _TIMEOUT_SECONDS = 60.0
 _SENT = struct.Struct(">q")
 
 
-def tail(bootstrap: str, topic: str, *, per_second: float, seconds: float, size_bytes: int) -> dict[str, float]:
+def tail(
+    bootstrap: str, topic: str, *, per_second: float, seconds: float, size_bytes: int, acks: str
+) -> dict[str, float]:
     """Milliseconds from `produce` to `poll`, of records that were sent after a warm-up."""
-    producer = Producer({"bootstrap.servers": bootstrap, "acks": "1", "linger.ms": 0, "enable.metrics.push": False})
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": acks, "linger.ms": 0, "enable.metrics.push": False})
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -64,18 +66,20 @@ def tail(bootstrap: str, topic: str, *, per_second: float, seconds: float, size_
         "records": len(measured),
         "p50_ms": measured[len(measured) // 2],
         "p99_ms": measured[int(len(measured) * 0.99)],
+        "p99_9_ms": measured[int(len(measured) * 0.999)],
         "max_ms": measured[-1],
     }
 
 
 def main() -> int:
-    options = steady_arguments().parse_args()
+    options = steady_arguments(acks="1").parse_args()
     result = tail(
         options.bootstrap,
         options.topic,
         per_second=options.per_second,
         seconds=options.seconds,
         size_bytes=options.size_bytes,
+        acks=options.acks,
     )
     print(json.dumps(result))
     return 0

@@ -1,6 +1,7 @@
-"""Apache Kafka itself, from Maven Central: one broker that is its own controller, for what is compared or mirrored.
+"""Apache Kafka itself, from Maven Central: one broker that is its own controller, for what is compared or mirrored, and
+more that join it.
 
-Owns its process and its folder. It listens on loopback only.
+Owns their processes and folders. They listen on loopback only.
 """
 
 import base64
@@ -18,7 +19,9 @@ from tests.broker_process import free_port
 from tests.clients.foreign_tools import tool
 from tests.clients.java_client import fetch_jars
 
-FORMAT_S, START_S, STOP_S = 60.0, 60.0, 60.0
+FORMAT_S, STOP_S = 60.0, 60.0
+START_S = 180.0
+"""After a kill it looks through the log of every partition before it answers."""
 # What the script in Kafka's bin folder gives it.
 JAVA_OPTIONS = (
     *("-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"),
@@ -26,7 +29,6 @@ JAVA_OPTIONS = (
 )
 # A single broker can keep one copy. All else is Kafka's default.
 ALONE = {
-    "process.roles": "broker,controller",
     "node.id": 1,
     "controller.listener.names": "CONTROLLER",
     "offsets.topic.replication.factor": 1,
@@ -40,20 +42,39 @@ ALONE = {
 class ApacheKafka:
     """One broker of Apache Kafka. `start` returns once it answers; after `stop` it can be started again."""
 
-    def __init__(self, jars: Path, folder: Path, settings: Mapping[str, object] | None = None) -> None:
-        """`jars` is what `fetch_jars("broker.xml", …)` filled; data, properties and log are in `folder`."""
+    def __init__(
+        self,
+        jars: Path,
+        folder: Path,
+        settings: Mapping[str, object] | None = None,
+        *,
+        joins: "ApacheKafka | None" = None,
+        over_tls: bool = False,
+    ) -> None:
+        """`jars` is what `fetch_jars("broker.xml", …)` filled; data, properties and log are in `folder`.
+
+        One that joins another needs a `node.id` of its own. `over_tls` adds a listener, for which the settings name a
+        key store.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         port = free_port()
-        controller = f"127.0.0.1:{free_port(besides=port)}"
-        self.bootstrap = f"127.0.0.1:{port}"
+        tls_port = free_port(besides=port)
+        self.bootstrap, self.tls = f"127.0.0.1:{port}", f"127.0.0.1:{tls_port}"
+        self.controller: str = joins.controller if joins else f"127.0.0.1:{free_port(besides=port)}"
+        new_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        self.cluster_id: str = joins.cluster_id if joins else new_id
         self.log = folder / "kafka.log"
         self._process: subprocess.Popen[bytes] | None = None
         self._properties = folder / "server.properties"
         self._java = [tool("java"), *JAVA_OPTIONS, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
         self._java += ["-cp", f"{jars}/*"]
+        listeners = [f"PLAINTEXT://{self.bootstrap}"]
+        listeners += [f"SSL://{self.tls}"] * over_tls + [f"CONTROLLER://{self.controller}"] * (joins is None)
         own = {
-            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://{controller}",
-            "controller.quorum.voters": f"1@{controller}",
+            "listeners": ",".join(listeners),
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SSL:SSL,CONTROLLER:PLAINTEXT",
+            "process.roles": "broker" if joins else "broker,controller",
+            "controller.quorum.voters": f"1@{self.controller}",
             "log.dirs": folder / "data",
         }
         lines = [f"{name}={value}\n" for name, value in {**ALONE, **own, **(settings or {})}.items()]
@@ -61,8 +82,8 @@ class ApacheKafka:
         self._format()
 
     def _format(self) -> None:
-        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        words = ["kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}", "--config", str(self._properties)]
+        words = ["kafka.tools.StorageTool", "format", f"--cluster-id={self.cluster_id}"]
+        words += ["--config", str(self._properties)]
         done = subprocess.run([*self._java, *words], capture_output=True, text=True, timeout=FORMAT_S, check=False)
         assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
 
@@ -76,7 +97,8 @@ class ApacheKafka:
         with self.log.open("ab") as log:
             command = [*self._java, "kafka.Kafka", str(self._properties)]
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        # Else its next try may come ten seconds after the broker's first answer.
+        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0, "reconnect.backoff.max.ms": 200})
         deadline = time.monotonic() + START_S
         while True:
             try:

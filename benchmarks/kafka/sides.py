@@ -1,0 +1,112 @@
+"""The brokers that are compared: ours and Apache Kafka's, as many of each as a cell asks for.
+
+Owns their start and stop. All are on their defaults, which leave it to the kernel when a record is written to the disk;
+all that a cluster of ours needs beside it is a PostgreSQL that syncs.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.kafka.cells import THREE
+from benchmarks.machine import cpu_seconds
+from benchmarks.systems import Kafka, Tiered, create_topic, delete_topic
+from tests.apache_kafka import ApacheKafka
+from tests.certificates import Authority
+from tests.postgres import PostgresServer
+
+OURS, KAFKAS = "tiered", "kafka"
+LISTENER = "SECURE"
+KEPT = {"retention.ms": "-1"}
+# Deleted records would fill the disk for a minute.
+_KAFKA_SETTINGS: dict[str, object] = {"log.segment.delete.delay.ms": 1000}
+
+
+@dataclass(slots=True, kw_only=True)
+class Side:
+    """What is loaded: the brokers that serve one topic."""
+
+    name: str
+    brokers: Sequence[Tiered | Kafka]
+    ca: str = ""
+    """Who signs for the listener over TLS, if there is one."""
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(broker.bootstrap for broker in self.brokers)
+
+    @property
+    def secured(self) -> str:
+        broker = self.brokers[0]
+        return broker.broker.tls if isinstance(broker, Kafka) else broker.listeners[LISTENER]
+
+    @property
+    def pid(self) -> int:
+        return self.brokers[0].pid
+
+    def cpu_seconds(self) -> float:
+        return sum(cpu_seconds(broker.pid) for broker in self.brokers)
+
+    def create(self, topic: str, partitions: int) -> None:
+        configs = KEPT | ({"remote.storage.enable": "false"} if self.name == OURS else {})
+        if len(self.brokers) > 1:
+            configs["min.insync.replicas"] = "2"
+        create_topic(self.bootstrap, topic, configs, partitions=partitions, copies=len(self.brokers))
+
+    def delete(self, topic: str) -> None:
+        delete_topic(self.bootstrap, topic)
+
+
+def alone(folder: Path, jars: Path) -> list[Side]:
+    """One broker of each, on empty folders, that does not run yet. Each has a listener over TLS as well."""
+    authority = Authority(folder / "certificates")
+    key_store = str(authority.sign("broker").both)
+    ours = Tiered(
+        folder=folder / OURS,
+        arguments=("--listener", f"{LISTENER}=SSL://127.0.0.1:0"),
+        settings={"ssl.keystore.location": key_store},
+    )
+    settings = _KAFKA_SETTINGS | {"ssl.keystore.type": "PEM", "ssl.keystore.location": key_store}
+    kafka = Kafka(broker=ApacheKafka(jars, folder / KAFKAS, settings, over_tls=True))
+    ca = str(authority.pem)
+    return [Side(name=OURS, brokers=[ours], ca=ca), Side(name=KAFKAS, brokers=[kafka], ca=ca)]
+
+
+@contextmanager
+def running(folder: Path, jars: Path, brokers: int) -> Iterator[list[Side]]:
+    """Both sides, running: of one broker each, or of three with each record on all of them."""
+    with ExitStack() as stack:
+        sides = alone(folder, jars) if brokers == 1 else _clusters(folder, jars, stack)
+        for side in sides:
+            for broker in side.brokers:
+                broker.start()
+                stack.callback(broker.kill)
+        yield sides
+
+
+def _clusters(folder: Path, jars: Path, stack: ExitStack) -> list[Side]:
+    # Unix sockets have short names, and the server's own user must be able to enter the folder.
+    postgres_folder = Path(tempfile.mkdtemp(prefix="tiered-pg-"))
+    stack.callback(shutil.rmtree, postgres_folder, ignore_errors=True)
+    server = PostgresServer(postgres_folder, durable=True)
+    stack.callback(server.stop)
+    ours = [
+        Tiered(
+            folder=folder / f"{OURS}-{number}",
+            arguments=(
+                *("--broker-id", str(number), "--rack", f"rack-{number}"),
+                *("--meta", server.url(), "--store", f"file://{folder / 'objects'}"),
+            ),
+        )
+        for number in range(1, THREE + 1)
+    ]
+    first = ApacheKafka(jars, folder / f"{KAFKAS}-1", _KAFKA_SETTINGS)
+    others = [
+        ApacheKafka(jars, folder / f"{KAFKAS}-{number}", _KAFKA_SETTINGS | {"node.id": number}, joins=first)
+        for number in range(2, THREE + 1)
+    ]
+    kafkas = [Kafka(broker=each) for each in (first, *others)]
+    return [Side(name=OURS, brokers=ours), Side(name=KAFKAS, brokers=kafkas)]
