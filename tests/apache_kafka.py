@@ -63,7 +63,7 @@ class ApacheKafka:
         self.controller: str = joins.controller if joins else f"127.0.0.1:{free_port(besides=port)}"
         new_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         self.cluster_id: str = joins.cluster_id if joins else new_id
-        self.log = folder / "kafka.log"
+        self.folder, self.log = folder, folder / "kafka.log"
         self._process: subprocess.Popen[bytes] | None = None
         self._properties = folder / "server.properties"
         self._java = [tool("java"), *JAVA_OPTIONS, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]

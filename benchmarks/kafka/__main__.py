@@ -22,7 +22,11 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5, help="runs of each cell on each side (5)")
     parser.add_argument("--gb", type=float, default=0.5, help="GB of one run at 1 KiB (0.5)")
     parser.add_argument("--seconds", type=float, default=10.0, help="how long a rate is held (10)")
-    parser.add_argument("--quick", action="store_true", help="2 rounds of a small matrix: a look in three minutes")
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="2 short rounds of a small matrix: a look in minutes; with --only of whole suites",
+    )
     parser.add_argument("--only", action="append", choices=SUITES, help="one of the suites; may be repeated")
     parser.add_argument("--results", type=Path, default=Path("bench-results"))
     parser.add_argument("--folder", type=Path, help="where the brokers' data goes (a temporary folder)")

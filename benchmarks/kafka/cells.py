@@ -102,6 +102,7 @@ def _matrix() -> tuple[Cell, ...]:
             for partitions in (1, THREE)
         ),
         *(replace(three, what=what, size_bytes=100, per_second=1000) for what in (ACK, END_TO_END)),
+        replace(consume, suite="cold", what=COLD, partitions=8),
         *(replace(many, partitions=count, is_quick=count == 1000) for count in (1, 1000, 5000, 10_000)),
     )
 
@@ -111,8 +112,10 @@ SUITES = tuple(dict.fromkeys(cell.suite for cell in MATRIX))
 
 
 def chosen(suites: list[str] | None, *, is_quick: bool) -> list[Cell]:
-    """The matrix in its order: of some suites, or of all; of a quick look, or whole."""
-    return [cell for cell in MATRIX if cell.suite in (suites or SUITES) and (cell.is_quick or not is_quick)]
+    """The matrix in its order: of some suites all cells; of all suites every cell, or those of a quick look."""
+    if suites:
+        return [cell for cell in MATRIX if cell.suite in suites]
+    return [cell for cell in MATRIX if cell.is_quick or not is_quick]
 
 
 def targets(cell: Cell) -> tuple[Target, ...]:
@@ -123,6 +126,8 @@ def targets(cell: Cell) -> tuple[Target, ...]:
         case "produce":
             cpu = 0.3 if cell.brokers > 1 else 0.35 if cell.size_bytes >= 1024 else 0.6
             return Target(metric="mb_per_s", ratio=1.0), Target(metric="broker_cpu_s_per_gb", ratio=cpu)
+        case "consume cold":
+            return (Target(metric="mb_per_s", ratio=1.0), Target(metric="broker_cpu_s_per_gb", value=1.2))
         case "consume":
             return Target(metric="mb_per_s", ratio=1.0), Target(metric="broker_cpu_s_per_gb", ratio=0.5)
         case "acknowledged" | "end to end":

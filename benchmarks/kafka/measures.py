@@ -6,6 +6,7 @@ Owns the order: who goes first changes from round to round, so that what a run l
 import itertools
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -29,6 +30,9 @@ SMALL_RECORDS_SHARE = 0.4
 TOPIC_PARTITIONS = 100
 REQUEST_TOPICS = 10
 """A request of Apache Kafka's controller may make 10,000 partitions and not one more."""
+RUNNING, TIERED, FRESH = "running", "tiered", "fresh"
+LEFT_BYTES = 4 << 20
+"""What may be on a broker's own disk when a topic counts as cold: logs of its own, and the last segments."""
 _START_TOGETHER_SECONDS = 3.0
 _TIMEOUT_SECONDS = 180.0
 
@@ -45,12 +49,14 @@ class Effort:
 def measure(chosen: list[Cell], folder: Path, jars: Path, effort: Effort, say: Say, results: Results) -> None:
     """Adds each run's numbers, by cell and side. A first round of all but those that begin with empty folders is
     dropped."""
-    for (brokers, is_fresh), group in itertools.groupby(chosen, key=lambda cell: (cell.brokers, _is_fresh(cell))):
-        where = folder / f"{'fresh' if is_fresh else 'brokers'}-{brokers}"
+    for (brokers, kind), group in itertools.groupby(chosen, key=lambda cell: (cell.brokers, _kind(cell))):
+        where, is_fresh = folder / f"{kind}-{brokers}", kind == FRESH
         with ExitStack() as stack:
-            both = [] if is_fresh else stack.enter_context(sides.running(where, jars, brokers))
+            both = (
+                [] if is_fresh else stack.enter_context(sides.running(where, jars, brokers, is_tiered=kind == TIERED))
+            )
             for cell in group:
-                for number in range(0 if not is_fresh else 1, effort.rounds + 1):
+                for number in range(1 if is_fresh else 0, effort.rounds + 1):
                     if is_fresh:
                         both = sides.alone(where / f"{cell.partitions}-{number}", jars)
                     for side in both if number % 2 else reversed(both):
@@ -58,11 +64,16 @@ def measure(chosen: list[Cell], folder: Path, jars: Path, effort: Effort, say: S
                         if number:
                             results.setdefault(cell, {}).setdefault(side.name, []).append(run)
                             say(f"{cell.name:44}{side.name:8}" + _said(run))
-                _clear(cell, both)
+                if cell.what == cells.CONSUME:
+                    for side in both:
+                        side.delete(_topic(cell))
+                if is_fresh:
+                    shutil.rmtree(where, ignore_errors=True)
 
 
-def _is_fresh(cell: Cell) -> bool:
-    return cell.what == cells.PARTITIONS
+def _kind(cell: Cell) -> str:
+    """Of the brokers that it needs: ones that run already, that move records to a store often, that are new."""
+    return {cells.PARTITIONS: FRESH, cells.COLD: TIERED}.get(cell.what, RUNNING)
 
 
 def _said(run: Run) -> str:
@@ -74,16 +85,10 @@ def _topic(cell: Cell, number: int | None = None) -> str:
     return name if number is None else f"{name}-{number}"
 
 
-def _clear(cell: Cell, both: list[Side]) -> None:
-    if cell.what == cells.CONSUME:
-        for side in both:
-            side.delete(_topic(cell))
-
-
 @contextmanager
 def _new_topic(side: Side, cell: Cell, number: int) -> Iterator[str]:
     topic = _topic(cell, number)
-    side.create(topic, cell.partitions)
+    side.create(topic, cell.partitions, is_cold=cell.what == cells.COLD)
     try:
         yield topic
     finally:
@@ -157,6 +162,22 @@ def _consume(side: Side, cell: Cell, effort: Effort, number: int) -> Run:
     return _load(side, cell, topic, effort, what=cells.CONSUME)
 
 
+def _consume_cold(side: Side, cell: Cell, effort: Effort, number: int) -> Run:
+    """The first read of what has just left the brokers' own disk."""
+    with _new_topic(side, cell, number) as topic:
+        _load(side, cell, topic, effort, what=cells.PRODUCE)
+        deadline = time.monotonic() + _TIMEOUT_SECONDS
+        while side.local_bytes() > LEFT_BYTES:
+            if time.monotonic() > deadline:
+                raise SystemExit(f"{side.name} kept {topic} for {_TIMEOUT_SECONDS:.0f} s")
+            time.sleep(2.5)
+            for partition in range(
+                cell.partitions
+            ):  # Apache Kafka closes no segment by its age before the next record.
+                _acknowledged(side, topic, partition)
+        return _load(side, cell, topic, effort, what=cells.CONSUME)
+
+
 # Latency and connections
 
 
@@ -181,7 +202,6 @@ def _busy(side: Side, cell: Cell, effort: Effort, number: int) -> Run:
 
 def _idle(side: Side, cell: Cell, effort: Effort, _number: int) -> Run:
     argv = [sys.executable, "-m", "benchmarks.kafka.connections", "idle", "--bootstrap", side.bootstrap]
-    before_mb = memory_mb(side.pid)
     with subprocess.Popen(
         [*argv, "--count", str(cell.count)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as client:
@@ -189,9 +209,9 @@ def _idle(side: Side, cell: Cell, effort: Effort, _number: int) -> Run:
         connected = json.loads(client.stdout.readline())["connections"]
         assert connected == cell.count
         cpu_percent = _idle_cpu_percent(side, effort)
-        now_mb = memory_mb(side.pid)
+        run = {"idle_cpu_percent": cpu_percent, "memory_mb": memory_mb(side.pid)}
         client.communicate()
-    return {"idle_cpu_percent": cpu_percent, "memory_mb": now_mb, "more_memory_mb": now_mb - before_mb}
+    return run
 
 
 def _idle_cpu_percent(side: Side, effort: Effort) -> float:
@@ -232,6 +252,7 @@ def _partitions(side: Side, cell: Cell, effort: Effort, _number: int) -> Run:
         _clients(side, [[*argv, "--records", str(cell.partitions), "--size-bytes", "100"]])
         idle_cpu_percent = _idle_cpu_percent(side, effort)
         idle_mb = memory_mb(side.pid)
+        del admin
         broker.kill()
         started = time.perf_counter()
         broker.start()
@@ -261,6 +282,7 @@ def _acknowledged(side: Side, topic: str, partition: int) -> None:
 MEASURES: dict[str, Callable[[Side, Cell, Effort, int], Run]] = {
     cells.PRODUCE: _produce,
     cells.CONSUME: _consume,
+    cells.COLD: _consume_cold,
     cells.ACK: _at_a_rate,
     cells.END_TO_END: _at_a_rate,
     cells.IDLE: _idle,

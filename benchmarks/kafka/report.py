@@ -27,7 +27,6 @@ METRICS = {
     "create_s": ("create, to a first ack, s", "{:.2f}"),
     "idle_cpu_percent": ("idle CPU, % of a core", "{:.2f}"),
     "memory_mb": ("memory, MB", "{:,.0f}"),
-    "more_memory_mb": ("memory for them, MB", "{:,.0f}"),
     "first_ack_s": ("start after kill -9, to a first ack, s", "{:.2f}"),
 }
 """What the table shows, in this order; the JSON has more."""

@@ -22,6 +22,14 @@ OURS, KAFKAS = "tiered", "kafka"
 LISTENER = "SECURE"
 KEPT = {"retention.ms": "-1"}
 # Deleted records would fill the disk for a minute.
+_OFTEN = {"log.retention.check.interval.ms": "500", "tiered.upload.interval.ms": "200"}
+_COLD = {
+    "remote.storage.enable": "true",
+    "segment.bytes": str(16 << 20),
+    "segment.ms": "2000",
+    "retention.ms": "-1",
+    "local.retention.ms": "1",
+}
 _KAFKA_SETTINGS: dict[str, object] = {"log.segment.delete.delay.ms": 1000}
 
 
@@ -50,36 +58,62 @@ class Side:
     def cpu_seconds(self) -> float:
         return sum(cpu_seconds(broker.pid) for broker in self.brokers)
 
-    def create(self, topic: str, partitions: int) -> None:
-        configs = KEPT | ({"remote.storage.enable": "false"} if self.name == OURS else {})
+    def create(self, topic: str, partitions: int, *, is_cold: bool = False) -> None:
+        configs = _COLD if is_cold else KEPT | ({"remote.storage.enable": "false"} if self.name == OURS else {})
         if len(self.brokers) > 1:
-            configs["min.insync.replicas"] = "2"
+            configs = configs | {"min.insync.replicas": "2"}
         create_topic(self.bootstrap, topic, configs, partitions=partitions, copies=len(self.brokers))
+
+    def local_bytes(self) -> int:
+        """How much of all logs is on the broker's own disk."""
+        (broker,) = self.brokers
+        folder = broker.broker.folder if isinstance(broker, Kafka) else broker.folder
+        return sum(path.stat().st_size for path in (folder / "data").rglob("*.log"))
 
     def delete(self, topic: str) -> None:
         delete_topic(self.bootstrap, topic)
 
 
-def alone(folder: Path, jars: Path) -> list[Side]:
-    """One broker of each, on empty folders, that does not run yet. Each has a listener over TLS as well."""
+def alone(folder: Path, jars: Path, *, is_tiered: bool = False) -> list[Side]:
+    """One broker of each, on empty folders, that does not run yet. Each has a listener over TLS as well.
+
+    With `is_tiered` both move what is old to a folder, and look for it often; ours does so in any case, at leisure.
+    """
     authority = Authority(folder / "certificates")
     key_store = str(authority.sign("broker").both)
     ours = Tiered(
         folder=folder / OURS,
         arguments=("--listener", f"{LISTENER}=SSL://127.0.0.1:0"),
-        settings={"ssl.keystore.location": key_store},
+        settings={"ssl.keystore.location": key_store} | (_OFTEN if is_tiered else {}),
     )
-    settings = _KAFKA_SETTINGS | {"ssl.keystore.type": "PEM", "ssl.keystore.location": key_store}
+    settings = _KAFKA_SETTINGS | (_kafka_tiering(folder) if is_tiered else {})
+    settings |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": key_store}
     kafka = Kafka(broker=ApacheKafka(jars, folder / KAFKAS, settings, over_tls=True))
     ca = str(authority.pem)
     return [Side(name=OURS, brokers=[ours], ca=ca), Side(name=KAFKAS, brokers=[kafka], ca=ca)]
 
 
+def _kafka_tiering(folder: Path) -> dict[str, object]:
+    """The store that Apache Kafka tests its tiers with: plain files, which it reads back as they are."""
+    return {
+        "log.retention.check.interval.ms": 500,
+        "remote.log.manager.task.interval.ms": 500,
+        "remote.log.storage.system.enable": "true",
+        "remote.log.storage.manager.class.name": "org.apache.kafka.server.log.remote.storage.LocalTieredStorage",
+        "remote.log.storage.manager.impl.prefix": "rsm.config.",
+        "rsm.config.dir": folder / "kafka-store",
+        "remote.log.metadata.manager.listener.name": "PLAINTEXT",
+        "remote.log.metadata.manager.impl.prefix": "rlmm.config.",
+        "rlmm.config.remote.log.metadata.topic.replication.factor": 1,
+        "rlmm.config.remote.log.metadata.topic.num.partitions": 1,
+    }
+
+
 @contextmanager
-def running(folder: Path, jars: Path, brokers: int) -> Iterator[list[Side]]:
+def running(folder: Path, jars: Path, brokers: int, *, is_tiered: bool = False) -> Iterator[list[Side]]:
     """Both sides, running: of one broker each, or of three with each record on all of them."""
     with ExitStack() as stack:
-        sides = alone(folder, jars) if brokers == 1 else _clusters(folder, jars, stack)
+        sides = alone(folder, jars, is_tiered=is_tiered) if brokers == 1 else _clusters(folder, jars, stack)
         for side in sides:
             for broker in side.brokers:
                 broker.start()
