@@ -10,12 +10,13 @@ from itertools import count
 from typing import Any
 
 from tests.simulation.plan import PLAIN, Plan
+from tiered.broker.control import registration
 from tiered.broker.control.registration import Marker, Registration
 from tiered.broker.groups import offset_memory
 from tiered.broker.partitions import acknowledgements
 from tiered.broker.partitions.partition import Partition, Role
 from tiered.broker.replication import answer, catch_up, fetcher, isr_changes
-from tiered.broker.tiering import tier_plan
+from tiered.broker.tiering import partition_loader, tier_plan
 from tiered.errors import TieredError
 from tiered.meta import coordinator_slots, group_offsets, partitions, replica_sets, segments
 from tiered.meta.tables import segment
@@ -196,6 +197,13 @@ def _keeps_the_marker() -> Patches:
     return [(Registration, "log_failed", log_failed)]
 
 
+def _trusts_the_page_cache() -> Patches:
+    def write_again(fs: Any, directory: str) -> None:
+        return None
+
+    return [(registration, "write_again", write_again), (partition_loader, "write_again", write_again)]
+
+
 def _deletes_before_commit() -> Patches:
     def before(partition: Any, now_ms: int) -> int:
         return partition.log.active_base_offset  # type: ignore[no-any-return]
@@ -325,6 +333,11 @@ MUTANTS = (
         name="marker_not_removed",
         breaks="rule 8: after an I/O error of a log the marker stays, and the next start counts as clean",
         patches=_keeps_the_marker,
+    ),
+    Mutant(
+        name="page_cache_trusted",
+        breaks="rule 8: what an fsync that failed has left in the page cache is taken for what is on the disk",
+        patches=_trusts_the_page_cache,
     ),
     Mutant(
         name="zombie_commits_offsets",

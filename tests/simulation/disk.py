@@ -13,6 +13,7 @@ from pathlib import Path
 from random import Random
 
 from tests.simulation.loop import Process
+from tests.support.unwritten_pages import UnwrittenPages
 from tiered.hot.file_system import Data, OpenFile, RealFileSystem
 
 SECTOR_BYTES = 512
@@ -27,8 +28,7 @@ class Disk:
         self.is_full = False
         self.broken: set[str] = set()
         """Operations that fail with EIO: read, write, sync, ..."""
-        self._failed_syncs: set[str] = set()
-        """Files whose fsync has told an error."""
+        self._unwritten = UnwrittenPages()
         self._stash = root.parent / f"{root.name}.stash"
         self._stash.mkdir()
         self._stashed = 0
@@ -41,7 +41,7 @@ class Disk:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
         if operation in self.broken:
             if operation == "sync":
-                self._failed_syncs.add(path)
+                self._unwritten.sync_failed(path, self._synced.get(path, 0))
             raise OSError(errno.EIO, os.strerror(errno.EIO), path)
 
     def opened(self, path: str, size_bytes: int) -> None:
@@ -49,13 +49,18 @@ class Disk:
 
     def created(self, path: str) -> None:
         self._synced[path] = 0
+        self._unwritten.removed(path)
         self._journal(path, lambda: Path(path).unlink(missing_ok=True))
+
+    def written(self, path: str, position: int, length: int) -> None:
+        self._unwritten.written(path, position, length)
 
     def truncated(self, path: str, size_bytes: int) -> None:
         self._synced[path] = min(self._synced.get(path, 0), size_bytes)
+        self._unwritten.truncated(path, size_bytes)
 
     def synced(self, path: str, size_bytes: int) -> None:
-        self._synced[path] = size_bytes
+        self._synced[path] = self._unwritten.on_disk(path, size_bytes)
 
     def synced_directory(self, path: str) -> None:
         self._undo.pop(path, None)
@@ -69,6 +74,7 @@ class Disk:
                 Path(old).rename(new_path)
             raise
         self._synced[new_path] = self._synced.pop(path, 0)
+        self._unwritten.renamed(path, new_path)
 
         def undo() -> None:
             Path(new_path).rename(path)
@@ -83,6 +89,7 @@ class Disk:
         kept, synced = self._keep(path), self._synced.get(path)
         if kept is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        self._unwritten.removed(path)
 
         def undo() -> None:
             Path(kept).rename(path)
@@ -105,6 +112,7 @@ class Disk:
 
     def lose_power(self, chance: Random) -> None:
         """Leaves one of the states that a power loss at this moment could leave."""
+        self._unwritten.drop()
         for directory in sorted(self._undo):
             if not Path(directory).is_dir():
                 continue  # A deleted topic's folder goes as a whole, and stays away.
@@ -128,28 +136,22 @@ class Disk:
                     os.truncate(path, survived)
             self._synced[path] = Path(path).stat().st_size
 
-    def drop_dirty_pages(self) -> bool:
-        """After a failed fsync the pages count as clean, and whoever reads them later reads the disk (fsyncgate).
+    @property
+    def has_unwritten_pages(self) -> bool:
+        """Whether `drop_dirty_pages` would take anything."""
+        return self._unwritten.any
 
-        Of files whose process was told so; whether any were lost.
-        """
-        failed, self._failed_syncs = self._failed_syncs, set()
-        lost = False
-        for path in sorted(failed & self._synced.keys()):
-            try:
-                size = Path(path).stat().st_size
-            except FileNotFoundError:
-                continue
-            if self._synced[path] < size:
-                os.truncate(path, self._synced[path])
-                lost = True
-        return lost
+    def drop_dirty_pages(self) -> bool:
+        """Whoever reads what a failed fsync has left behind reads the disk from here on (fsyncgate). Whether any was
+        lost."""
+        return bool(self._unwritten.drop())
 
     def wipe(self) -> None:
         """The machine comes back with an empty disk."""
         shutil.rmtree(self.root, ignore_errors=True)
         self._synced.clear()
         self._undo.clear()
+        self._unwritten = UnwrittenPages()
 
 
 class ProcessFiles:
@@ -183,7 +185,9 @@ class ProcessFiles:
 
     def write(self, file: FileIO, data: Data, position: int) -> int:
         self._step("write", str(file.name))
-        return self._real.write(file, data, position)
+        written = self._real.write(file, data, position)
+        self._disk.written(str(file.name), position, written)
+        return written
 
     def truncate(self, file: FileIO, size_bytes: int) -> None:
         self._step("truncate", str(file.name))

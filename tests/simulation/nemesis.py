@@ -303,13 +303,16 @@ class Nemesis:
         return f"disk full: {machine.name} for {seconds:.2f} s"
 
     def _disk_fails(self) -> str | None:
-        """EIO: whoever sees to the machine replaces what is broken and starts the process anew."""
+        """EIO: whoever sees to the machine replaces what is broken and starts the process anew.
+
+        What a failed fsync has left clean is dropped then, or some time later, or never.
+        """
         machine = self._victim()
         if machine is None or not self._may_lose(machine):
             return None
         operation = self._rng.choice(["sync", "write", "read"])
         machine.disk.broken.add(operation)
-        drops = self._rng.random() < 0.7
+        drops = self._rng.choice(["now", "later", "never"])
         met = self._met_io_errors
         met.add(machine.name)
 
@@ -318,14 +321,31 @@ class Nemesis:
             met.discard(machine.name)
             if machine.is_up:
                 machine.kill()
-            if operation == "sync" and drops and machine.disk.drop_dirty_pages():
+            if operation == "sync" and drops == "now" and machine.disk.drop_dirty_pages():
                 self._world.checker.lossy.add(machine.name)
-            self._world.loop.call_later(
-                0.1, lambda: None if machine.is_up else machine.start(), context=self._world.context
-            )
+            self._start_soon(machine)
 
-        self._later(4.0 * self._rng.random(), repair)
+        seconds = 4.0 * self._rng.random()
+        self._later(seconds, repair)
+        if operation == "sync" and drops == "later":
+            self._later(seconds + 4.0 * self._rng.random(), lambda: self._drop_pages(machine))
         return f"disk fails: {machine.name} {operation}"
+
+    def _drop_pages(self, machine: Machine) -> None:
+        """The machine needs memory: it kills the process, and gives up what it takes for clean."""
+        if not machine.disk.has_unwritten_pages or not self._may_lose(machine):
+            return
+        if machine.is_up:
+            machine.kill()
+        self._world.trace("nemesis", f"pages are dropped: {machine.name}")
+        machine.disk.drop_dirty_pages()
+        self._world.checker.lossy.add(machine.name)
+        self._start_soon(machine)
+
+    def _start_soon(self, machine: Machine) -> None:
+        self._world.loop.call_later(
+            0.1, lambda: None if machine.is_up else machine.start(), context=self._world.context
+        )
 
     def _slow_disk(self) -> str | None:
         machine = self._victim()

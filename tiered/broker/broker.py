@@ -187,6 +187,7 @@ class Broker:
             image=image,
             cold_reader=self.cold_reader,
             log_failed=self.registration.log_failed,
+            has_failed_log=self.registration.has_failed_log,
         )
         self.failed_replicas = FailedReplicas(context=context, topics=topics, image=image, feed=feed)
 

@@ -5,6 +5,7 @@ sizes that the recovery point recorded; whatever lies above it has every CRC che
 below the recovery point on its own: records that were on disk and are gone are for people to decide about.
 """
 
+import errno
 from contextlib import suppress
 
 from tiered.errors import CorruptBatch, CorruptFile
@@ -287,7 +288,10 @@ class Recoverer:
         if surplus > 0:
             assert segment.file is not None
             self._fs.truncate(segment.file, segment.size_bytes)
-            self._fs.sync(segment.file)
+            try:
+                self._fs.sync(segment.file)
+            except OSError as error:  # Never only a full disk: what was to be written may be lost.
+                raise OSError(errno.EIO, f"fsync failed ({error.strerror})", error.filename) from error
             self._report.truncated_bytes += surplus
         self._report.notes.append(
             f"{segment.path}{LOG_SUFFIX} was cut at byte {segment.size_bytes}, offset {segment.end_offset} "

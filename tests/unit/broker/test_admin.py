@@ -73,6 +73,7 @@ async def administered(folder: Path) -> AsyncIterator[Administered]:
             cold_reader=ColdReader(context.store, cache, context.disk),
             image=image,
             log_failed=lambda: None,
+            has_failed_log=lambda: False,
             topics=known,
         )
         credentials = Credentials(state=context.state, feed=feed, changes=in_turn)

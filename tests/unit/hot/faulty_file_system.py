@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from io import FileIO
 from pathlib import Path
 
+from tests.support.unwritten_pages import UnwrittenPages
 from tiered.hot.file_system import Data, OpenFile, RealFileSystem
 
 
@@ -33,6 +34,7 @@ class FaultyFileSystem:
     real: RealFileSystem = field(default_factory=RealFileSystem)
     faults: list[Fault] = field(default_factory=list)
     calls: dict[str, int] = field(default_factory=dict)
+    unwritten: UnwrittenPages = field(default_factory=UnwrittenPages)
     _synced_bytes: dict[str, int] = field(default_factory=dict)
     _undo: dict[str, list[Callable[[], None]]] = field(default_factory=dict)
     _stashed: int = 0
@@ -62,6 +64,7 @@ class FaultyFileSystem:
         self._step("create", path)
         file = self.real.create(path)
         self._synced_bytes[path] = 0
+        self.unwritten.removed(path)
         self._journal(path, lambda: Path(path).unlink(missing_ok=True))
         return file
 
@@ -77,17 +80,25 @@ class FaultyFileSystem:
             if allowed == 0:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(file.name))
             self.space_left -= allowed
-        return self.real.write(file, memoryview(data)[:allowed], position)
+        written = self.real.write(file, memoryview(data)[:allowed], position)
+        self.unwritten.written(str(file.name), position, written)
+        return written
 
     def truncate(self, file: FileIO, size_bytes: int) -> None:
         self._step("truncate", str(file.name))
         self.real.truncate(file, size_bytes)
         path = str(file.name)
         self._synced_bytes[path] = min(self._synced_bytes.get(path, 0), size_bytes)
+        self.unwritten.truncated(path, size_bytes)
 
     def sync(self, file: FileIO) -> None:
-        self._step("sync", str(file.name))
-        self._synced_bytes[str(file.name)] = os.fstat(file.fileno()).st_size
+        path = str(file.name)
+        try:
+            self._step("sync", path)
+        except OSError:
+            self.unwritten.sync_failed(path, self._synced_bytes.get(path, 0))
+            raise
+        self._synced_bytes[path] = self.unwritten.on_disk(path, os.fstat(file.fileno()).st_size)
 
     def sync_directory(self, path: str) -> None:
         self._step("sync_directory", path)
@@ -98,6 +109,7 @@ class FaultyFileSystem:
         old, old_synced = self._keep(new_path), self._synced_bytes.get(new_path)
         self.real.rename(path, new_path)
         new_synced = self._synced_bytes[new_path] = self._synced_bytes.pop(path, 0)
+        self.unwritten.renamed(path, new_path)
 
         def undo() -> None:
             Path(new_path).rename(path)
@@ -113,6 +125,7 @@ class FaultyFileSystem:
         self._step("unlink", path)
         kept = self._keep(path)
         self.real.unlink(path)
+        self.unwritten.removed(path)
         assert kept is not None
         self._journal(path, lambda: os.link(kept, path))
 
@@ -138,6 +151,7 @@ class FaultyFileSystem:
 
     def lose_power(self, directory: Path, chance: random.Random) -> None:
         """Leaves in `directory` one of the states that a power loss at this moment could leave."""
+        self.unwritten.drop()
         unsynced = self._undo.pop(str(directory), [])
         for undo in reversed(unsynced[chance.randint(0, len(unsynced)) :]):
             undo()

@@ -11,6 +11,7 @@ import pytest
 from tests.unit.hot.faulty_file_system import FaultyFileSystem
 from tests.unit.hot.log_files import NOW_MS, append, batch, contents, open_log
 from tiered.errors import LogDirFailed
+from tiered.hot.flush import write_again
 from tiered.hot.log import Log
 
 REPOSITORY = Path(__file__).parents[3]
@@ -155,6 +156,63 @@ def test_after_a_failed_fsync_nothing_is_ever_called_flushed(
     assert contents(again) == whole
     again.flush()
     assert again.flushed_offset == again.log_end_offset
+
+
+@pytest.mark.parametrize("rolled", [False, True])
+def test_what_a_failed_fsync_left_is_on_disk_once_it_was_written_again(
+    tmp_path: Path, fs: FaultyFileSystem, rolled: bool
+) -> None:
+    log = open_log(tmp_path / "log", fs=fs)
+    append(log, batch(3))
+    if rolled:
+        log.roll(NOW_MS)
+    log.flush()
+    append(log, batch(3, value_bytes=1_500_000))
+    if rolled:
+        log.roll(NOW_MS)
+        append(log, batch(1))
+    whole = contents(log, max_bytes=8 << 20)
+    fs.fail("sync", name_part=".log", times=2)
+    with pytest.raises(LogDirFailed):
+        log.flush()
+    log.close()
+    with pytest.raises(LogDirFailed, match="Check the disk"):
+        write_again(fs, log.directory)
+    write_again(fs, log.directory)
+    again = open_log(tmp_path / "log", fs=fs)
+    again.flush()
+    again.close()
+    assert fs.unwritten.drop() == []
+    assert contents(open_log(tmp_path / "log", fs=fs), max_bytes=8 << 20) == whole
+
+
+def test_nothing_is_written_again_that_a_recovery_point_tells_of(tmp_path: Path, fs: FaultyFileSystem) -> None:
+    write_again(fs, str(tmp_path / "none yet"))
+    log = open_log(tmp_path / "log", fs=fs)
+    for _ in range(2):
+        append(log, batch(3))
+        log.roll(NOW_MS)
+    log.flush()
+    append(log, batch(2))
+    closed, active = log.segments[1].size_bytes, log.segments[2].size_bytes
+    assert closed > active
+    log.discard()
+    fs.space_left = active
+    write_again(fs, log.directory)
+    assert fs.space_left == 0
+
+
+def test_an_fsync_that_fails_as_a_log_is_opened_is_never_only_a_full_disk(tmp_path: Path, fs: FaultyFileSystem) -> None:
+    log = open_log(tmp_path / "log", fs=fs)
+    append(log, batch(3))
+    log.discard()
+    with (tmp_path / "log" / f"{0:020}.log").open("ab") as file:
+        file.write(b"torn")
+    fs.fail("sync", errno.ENOSPC, name_part=".log")
+    with pytest.raises(LogDirFailed) as failed:
+        open_log(tmp_path / "log", fs=fs)
+    assert isinstance(failed.value.__cause__, OSError)
+    assert failed.value.__cause__.errno == errno.EIO
 
 
 def test_the_owner_hears_of_a_failed_log_once_and_before_anybody_else(tmp_path: Path, fs: FaultyFileSystem) -> None:

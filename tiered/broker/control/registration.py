@@ -4,8 +4,9 @@ Owns the one transaction of a registration, the wait for a number that somebody 
 registered from this data folder, and the marker file (rule 8). `rules.replication.number_claim` decides which process
 this one may replace, and SQL makes it a compare-and-swap. A restart is clean when the marker names the epoch that SQL
 has for this broker, and the log cannot have lost anything since: the machine has not been booted again (the page cache
-outlives a kill), or everything was flushed by a controlled shutdown. Must never write the marker before the
-registration was answered, nor leave one where a log met an I/O error.
+outlives a kill), or everything was flushed by a controlled shutdown. Where there is no marker an fsync may have failed,
+and the page cache says nothing about the disk: then all logs are written again first. Must never write the marker
+before that, or before the registration was answered, nor leave one where a log met an I/O error.
 """
 
 import asyncio
@@ -24,8 +25,9 @@ from tiered.broker.context import BrokerContext
 from tiered.broker.control.heartbeats import interval_ms
 from tiered.cold.opening import is_same_store, store_identity
 from tiered.config.listeners import ListenerOptions
-from tiered.errors import InvalidConfig, LostRace, MetadataOutcomeUnknown
+from tiered.errors import InvalidConfig, LogDirFailed, LostRace, MetadataOutcomeUnknown
 from tiered.hot.file_system import read_whole, replace_file
+from tiered.hot.flush import write_again
 from tiered.ids import TopicId
 from tiered.meta import brokers, cluster, coordinator_slots, partitions, security, segments, settings, topics
 from tiered.meta.brokers import HTTP_DOOR, HTTPS, BrokerRow, ListenerRow
@@ -106,6 +108,8 @@ class Registration:
         the data folder belongs to somebody else, MetadataUnavailable.
         """
         marker = await self._context.disk.run(self._read)
+        if marker is None:
+            await self._context.disk.run(self._write_logs_again)
         clean_epoch = None if marker is None else marker.clean_epoch(self._boot_id)
         rows = tuple(
             ListenerRow(name=each.name, protocol=each.protocol, host=each.advertised[0], port=each.advertised[1])
@@ -221,6 +225,19 @@ class Registration:
         )
 
     # The marker
+
+    def has_failed_log(self) -> bool:
+        """Whether a log met an I/O error in this process: what it opens now has to be written again first."""
+        return not self._is_trusted
+
+    def _write_logs_again(self) -> None:
+        """Before there is a marker: once there is one, nobody looks for what a failed fsync has left behind."""
+        for directory in self._context.data.logs_on_disk():
+            try:
+                write_again(self._context.files, str(directory))
+            except LogDirFailed as error:
+                log.error("%s", error)
+                self.log_failed()
 
     def log_failed(self) -> None:
         """A log met an I/O error: what is on the disk is not known any more, whatever is written from now on.

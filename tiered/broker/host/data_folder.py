@@ -137,6 +137,11 @@ class DataFolder:
                 continue
         return found
 
+    def logs_on_disk(self) -> list[Path]:
+        """The directories of all partitions that have one here, whoever asks for them."""
+        topics = sorted(self.log_root / str(topic_id) for topic_id in self.topics_on_disk())
+        return [path for topic in topics for path in sorted(topic.iterdir()) if path.is_dir()]
+
     def disk_bytes(self) -> tuple[int, int]:
         """(total, usable) bytes of the file system that holds the folder."""
         found = os.statvfs(self.root)

@@ -20,6 +20,7 @@ from tiered.cold.chunks.reader import ColdReader
 from tiered.errors import LogDirFailed, TieredError
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.formats.producer_snapshot import decode_producers
+from tiered.hot.flush import write_again
 from tiered.hot.log import Log
 from tiered.hot.side_files import FULL
 from tiered.ids import TopicId, TopicPartition
@@ -41,12 +42,14 @@ class PartitionLoader:
         cold_reader: ColdReader,
         image: ClusterImage,
         log_failed: Callable[[], None],
+        has_failed_log: Callable[[], bool],
         topics: Topics,
     ) -> None:
         self._context = context
         self._cold_reader = cold_reader
         self._image = image
         self._log_failed = log_failed
+        self._has_failed_log = has_failed_log
         self._topics = topics
 
     async def open(self, topic: Topic, row: PartitionRow, committed: Sequence[CommittedSegment] | None) -> Partition:
@@ -90,7 +93,9 @@ class PartitionLoader:
 
     def _open_log(self, topic: Topic, key: TopicPartition, row: PartitionRow) -> Log:
         """A leader's log that ends before what the store holds begins anew there: a lost disk, or a power loss that
-        took records which were uploaded but not flushed."""
+        took records which were uploaded but not flushed. Raises LogDirFailed, CorruptFile."""
+        if self._has_failed_log():  # Perhaps this one, at an earlier try.
+            write_again(self._context.files, str(self._context.data.log_of(key)))
         try:
             opened = Log.open(
                 self._context.data.log_of(key),

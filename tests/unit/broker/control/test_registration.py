@@ -1,13 +1,18 @@
 """How a process becomes the broker of its number, and what its marker lets the next one believe (rule 8)."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.unit.broker.context import Surroundings, surroundings
+from tests.unit.hot.faulty_file_system import FaultyFileSystem
+from tests.unit.hot.log_files import append, batch, open_log
 from tiered.broker.control.registration import Registered, Registration
-from tiered.errors import InvalidConfig
+from tiered.errors import InvalidConfig, LogDirFailed
+from tiered.ids import TopicId, TopicPartition
 from tiered.meta import brokers
+from tiered.runtime import new_uuid
 
 ADDRESS = ("127.0.0.1", 9092)
 
@@ -41,6 +46,48 @@ async def test_a_log_that_failed_leaves_no_marker_behind(tmp_path: Path) -> None
         registration.log_failed()
         await registration.logs_flushed()
         assert not (await registered(made))[1].was_clean
+
+
+def with_unwritten_records(folder: Path, fs: FaultyFileSystem) -> str:
+    """The directory of a log whose fsync has failed: its records are in the page cache alone."""
+    written = open_log(folder, fs=fs)
+    append(written, batch(3))
+    fs.fail("sync", name_part=".log", times=1)
+    with pytest.raises(LogDirFailed):
+        written.flush()
+    written.discard()
+    return written.directory
+
+
+async def test_after_an_io_error_all_logs_are_written_again_before_there_is_a_marker(tmp_path: Path) -> None:
+    fs = FaultyFileSystem(stash=tmp_path / "stash")
+    async with surroundings(tmp_path) as plain:
+        made = replace(plain, context=replace(plain.context, files=fs))
+        registration, _ = await registered(made)
+        logs = [made.context.data.log_of(TopicPartition(TopicId(new_uuid()), number)) for number in range(2)]
+        directories = [with_unwritten_records(folder, fs) for folder in logs]
+        registration.log_failed()
+        fs.fail("sync", name_part=".log", times=1)
+        failing, _ = await registered(made)
+        assert failing.has_failed_log()
+        await failing.logs_flushed()
+        assert not (await registered(made))[1].was_clean, "one of them was not written: that start left no marker"
+        assert (await registered(made))[1].was_clean
+        assert fs.unwritten.drop() == []
+        assert [open_log(Path(directory), fs=fs).log_end_offset for directory in directories] == [3, 3]
+
+
+async def test_a_start_that_finds_a_marker_writes_nothing_again(tmp_path: Path) -> None:
+    fs = FaultyFileSystem(stash=tmp_path / "stash")
+    async with surroundings(tmp_path) as plain:
+        made = replace(plain, context=replace(plain.context, files=fs))
+        await registered(made)
+        written = open_log(made.context.data.log_of(TopicPartition(TopicId(new_uuid()), 0)), fs=fs)
+        append(written, batch(3))
+        written.discard()
+        fs.fail("write", name_part=".log")
+        for boot_id in ("a boot", "another boot"):
+            assert not (await registered(made, boot_id=boot_id))[0].has_failed_log()
 
 
 async def test_a_catalogue_for_one_broker_takes_no_second_one(tmp_path: Path) -> None:

@@ -195,6 +195,7 @@ async def test_a_log_that_only_the_store_has_begins_without_open_transactions(tm
             cold_reader=made.cold_reader,
             image=made.image,
             log_failed=lambda: None,
+            has_failed_log=lambda: False,
             topics=made.topics,
         )
         topic = made.topics.by_name(made.partition.topic)

@@ -103,6 +103,7 @@ async def tiers(
             cold_reader=cold_reader,
             image=image,
             log_failed=lambda: None,
+            has_failed_log=lambda: False,
             topics=known,
         )
         opened: dict[TopicPartition, Partition] = {}
