@@ -71,3 +71,25 @@ def test_a_dead_process_touches_no_file(machine: tuple[Disk, ProcessFiles]) -> N
     files._process.kill()
     with pytest.raises(OSError, match="dead"):
         files.create(str(disk.root / "a"))
+
+
+def test_what_a_failed_fsync_left_is_lost_unless_it_is_written_again(machine: tuple[Disk, ProcessFiles]) -> None:
+    disk, files = machine
+    left = {}
+    for name in ("trusted", "written again"):
+        file = files.create(str(disk.root / name))
+        write_all(files, file, b"synced", 0)
+        files.sync(file)
+        write_all(files, file, b"unwritten", 6)
+        disk.broken.add("sync")
+        with pytest.raises(OSError, match="Input/output"):
+            files.sync(file)
+        disk.broken.clear()
+        if name == "written again":
+            write_all(files, file, b"unwritten", 6)
+        write_all(files, file, b"later", 15)
+        files.sync(file)
+        assert disk.has_unwritten_pages == (name == "trusted")
+        assert disk.drop_dirty_pages() == (name == "trusted")
+        left[name] = Path(file.name).read_bytes()
+    assert left == {"trusted": b"synced" + bytes(9) + b"later", "written again": b"syncedunwrittenlater"}
