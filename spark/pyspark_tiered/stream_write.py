@@ -4,7 +4,7 @@ Owns the class that Spark asks for alone. A module of its own, because Spark has
 writes need no more than 4.0.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
@@ -30,9 +30,12 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return write_rows(self._options, iterator, name, query=query)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's
-        # The driver's process knows the query from its tasks alone.
-        query = next((each.query for each in messages if isinstance(each, WrittenRecords)), None)
-        commit(self._options, messages, str(query), str(batchId))
+        commit(self._options, messages, str(_query_of(messages)), str(batchId))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803 - Spark's
-        take_back(self._options, messages)
+        take_back(self._options, messages, _query_of(messages))
+
+
+def _query_of(messages: Sequence[WriterCommitMessage | None]) -> str | None:
+    """The driver's process knows the query from its tasks alone: None where none of them has ended."""
+    return next((each.query for each in messages if isinstance(each, WrittenRecords)), None)

@@ -6,7 +6,8 @@ before it has left open. Must never commit what Spark has not: an attempt that i
 """
 
 import logging
-from collections.abc import Collection, Sequence
+import threading
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -25,6 +26,8 @@ _OPEN = "/api/v1/transactions?open_for_ms=0"
 _TIMEOUT_S = 60.0
 """Of the one request that counts: thousands of transactions take the database a while."""
 _ROUNDS_OF_COMMITS = 60
+_KILLED_TASKS_LIVE_S = 5.0
+"""Spark looks every 2 s whether a task was killed, and ends its process after `spark.python.task.killTimeout`, 2 s."""
 _ALTERNATING = 2
 """Names of micro-batches are used again by the next but one: by then theirs has ended, and brokers remember few."""
 
@@ -99,6 +102,32 @@ def commit(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]
         log.info("%s was committed by an earlier run of it; this one's records were aborted", key)
     decided = {each.transactional_id for each in transactions}
     _end_what_others_left(options, options.transactions, write, decided)
+
+
+def _until_killed_tasks_end() -> None:
+    threading.Event().wait(_KILLED_TASKS_LIVE_S)
+
+
+def abort_write(
+    options: WriteOptions,
+    told: TransactionOptions,
+    messages: Sequence[WriterCommitMessage | None],
+    write: str,
+    *,
+    pause: Callable[[], None] = _until_killed_tasks_end,
+) -> None:
+    """Aborts what this write or query has open: what its tasks tell of, and what those left that tell nothing.
+
+    A task that Spark kills, because another one failed, tells nothing, and may leave its transaction open: its process
+    ends before it takes its rows back, or nobody hears that it came to its end.
+    """
+    abort(options, messages)
+    decided = {each.transactional_id for each in _transactions_of(messages)}
+    _end_what_others_left(options, told, write, decided)
+    if messages.count(None) > 1:
+        # One of them failed by itself. The others are being killed just now, and may still begin to write.
+        pause()
+        _end_what_others_left(options, told, write, decided)
 
 
 def _end_what_others_left(

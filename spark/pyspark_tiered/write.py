@@ -19,6 +19,7 @@ from pyspark_tiered.transactional_write import (
     OpenTransaction,
     WrittenRecords,
     abort,
+    abort_write,
     commit,
     name_in_batch,
 )
@@ -60,7 +61,7 @@ class BatchWriter(DataSourceArrowWriter):
         commit(self._options, messages, self._write)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        take_back(self._options, messages)
+        take_back(self._options, messages, self._write)
 
 
 def write_rows(
@@ -253,10 +254,14 @@ def _headers(found: Sequence[dict[str, Any] | None] | None) -> tuple[tuple[str, 
     return tuple(headers)
 
 
-def take_back(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]) -> None:
-    """Aborts what the tasks that succeeded wrote. Without transactions a log takes nothing back: it stays."""
+def take_back(options: WriteOptions, messages: Sequence[WriterCommitMessage | None], write: str | None) -> None:
+    """Aborts what this write or query wrote. Without transactions a log takes nothing back: it stays.
+
+    Where no task has told which query it is, `write` is None, and whoever writes the micro-batch again takes it back.
+    """
     if options.transactions is not None:
-        abort(options, messages)
+        if write is not None:
+            abort_write(options, options.transactions, messages, write)
         return
     records = sum(each.records for each in messages if isinstance(each, WrittenRecords))
     if records:

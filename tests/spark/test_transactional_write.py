@@ -10,15 +10,17 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
 from pyspark_tiered.brokers import Brokers
-from pyspark_tiered.transactional_write import commit
-from pyspark_tiered.write import write_rows
+from pyspark_tiered.stream_write import StreamWriter
+from pyspark_tiered.transactional_write import WrittenRecords, abort_write, commit
+from pyspark_tiered.write import BatchWriter, write_rows
 from pyspark_tiered.write_options import WriteOptions, parse_write_options
 from tests.spark.commit_gate import CommitGate, Fate, commit_gate
 from tests.spark.committed_rows import committed_records
@@ -32,6 +34,7 @@ from tiered.testing import LocalCluster, cluster
 pytestmark = pytest.mark.spark
 
 PARTITIONS = 2
+SCHEMA = StructType([StructField("value", StringType())])
 APP = Path(__file__).with_name("transactional_app.py")
 
 
@@ -81,10 +84,8 @@ def given(broker: LocalCluster, topic: str, catalog: str, **more: str) -> dict[s
     }
 
 
-def options_of(broker: LocalCluster, topic: str, **more: str) -> WriteOptions:
-    schema = StructType.fromDDL("value string")
-    assert isinstance(schema, StructType)
-    return parse_write_options(given(broker, topic, broker.http_url, **more), schema)
+def options_of(broker: LocalCluster, topic: str) -> WriteOptions:
+    return parse_write_options(given(broker, topic, broker.http_url), SCHEMA)
 
 
 def nothing_is_open(broker: LocalCluster, topic: str) -> bool:
@@ -97,7 +98,9 @@ def nothing_is_open(broker: LocalCluster, topic: str) -> bool:
 def soon_nothing_is_open(broker: LocalCluster, topic: str, within_s: float = 30) -> None:
     deadline = time.monotonic() + within_s
     while not nothing_is_open(broker, topic):
-        assert time.monotonic() < deadline, "a transaction stays open"
+        if time.monotonic() > deadline:
+            with urlopen(f"{broker.http_url}/api/v1/transactions") as answer:
+                pytest.fail(f"a transaction stays open: {answer.read().decode()}")
         time.sleep(0.05)
 
 
@@ -198,6 +201,38 @@ def test_what_another_attempt_left_open_ends_with_the_commit_of_the_one_that_spa
     assert values(broker, topic) == [b"a", b"x"]
 
 
+def test_what_a_killed_task_left_open_ends_with_the_abort_of_its_batch(broker: LocalCluster, topic: str) -> None:
+    writer = BatchWriter(options_of(broker, topic))
+    writer.write(iter([batch(value=["a"])]))
+    assert not nothing_is_open(broker, topic)
+    # Spark has no message of a task that it killed, though it may have come to its end.
+    writer.abort([None])
+    soon_nothing_is_open(broker, topic)
+
+
+def test_what_a_killed_task_left_open_ends_with_the_abort_of_its_micro_batch(broker: LocalCluster, topic: str) -> None:
+    options = options_of(broker, topic)
+    write_rows(
+        options, iter([batch(value=["a"])]), TransactionalName(transactional_id="nightly-q-1-0-1", timeout_ms=600_000)
+    )
+    StreamWriter(options).abort([None, WrittenRecords(records=0, query="q")], 1)
+    soon_nothing_is_open(broker, topic)
+
+
+def test_what_a_task_writes_while_spark_kills_it_ends_with_the_abort_too(broker: LocalCluster, topic: str) -> None:
+    options = options_of(broker, topic)
+    assert options.transactions is not None
+    name = TransactionalName(transactional_id="nightly-late-0-0", timeout_ms=600_000)
+    late: list[WrittenRecords] = []
+
+    def between_both_looks() -> None:
+        late.append(write_rows(options, iter([batch(value=["a"])]), name))
+
+    abort_write(options, options.transactions, [None, None], "late", pause=between_both_looks)
+    assert late
+    soon_nothing_is_open(broker, topic)
+
+
 def test_a_name_that_is_written_under_again_takes_back_what_was_left_open(broker: LocalCluster, topic: str) -> None:
     options = options_of(broker, topic)
     name = TransactionalName(transactional_id="left-open", timeout_ms=600_000)
@@ -235,10 +270,8 @@ def test_a_time_out_that_brokers_do_not_allow_is_named(broker: LocalCluster, top
     ],
 )
 def test_options_that_do_not_go_together_are_named(told: dict[str, str], says: str) -> None:
-    schema = StructType.fromDDL("value string")
-    assert isinstance(schema, StructType)
     with pytest.raises(InvalidConfig, match=says):
-        parse_write_options({"kafka.bootstrap.servers": "h:1", "topic": "t", **told}, schema)
+        parse_write_options({"kafka.bootstrap.servers": "h:1", "topic": "t", **told}, SCHEMA)
 
 
 # Drivers and executors that die
