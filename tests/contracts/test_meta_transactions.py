@@ -170,6 +170,14 @@ def test_what_is_open_or_decided_is_found_by_its_slot(database: Database) -> Non
     found = database.run_sync(lambda conn: transactions.load_open(conn, [0, 2]))
     assert found == (kinds["aborts"], kinds["commits"], kinds["open"])
 
+    def some(after: str) -> tuple[Transaction, ...]:
+        return database.run_sync(
+            lambda conn: transactions.load_some(conn, slots=[0, 2], after=after, limit=2, open_only=True)
+        )
+
+    assert (some(""), some("commits")) == (found[:2], found[2:])
+    assert database.run_sync(lambda conn: transactions.load_decided(conn, [0, 2])) == found[:2]
+
 
 def test_only_what_is_idle_for_long_enough_expires_and_only_in_slots_that_are_held(database: Database) -> None:
     by = take(database)

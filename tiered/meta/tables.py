@@ -320,7 +320,7 @@ group_offset = Table(
 # of the offsets that wait for it, the same SQL transaction does (docs/adr/0023).
 
 _transaction_states = ", ".join(f"'{each.value}'" for each in TransactionState)
-_OPEN = "state IN ('Ongoing', 'PrepareCommit', 'PrepareAbort')"
+IS_OPEN = "state IN ('Ongoing', 'PrepareCommit', 'PrepareAbort')"
 
 transactional_producer = Table(
     "transactional_producer",
@@ -340,7 +340,7 @@ transactional_producer = Table(
     # Of the slot, when the row was written last: markers of an earlier coordinator are refused by it.
     Column("coordinator_epoch", BigInteger, nullable=False),
     CheckConstraint(f"state IN ({_transaction_states})", name="state"),
-    Index("ix_transactional_producer_open", "slot", info={WHERE: _OPEN}),
+    Index("ix_transactional_producer_open", "slot", info={WHERE: IS_OPEN}),
     Index("ix_transactional_producer_changed", "changed_at_ms"),
 )
 

@@ -20,7 +20,7 @@ from tiered.ids import TopicId, TopicPartition
 from tiered.meta import coordinator_slots, producer_ids, transaction_offsets
 from tiered.meta.coordinator_slots import tenure_of
 from tiered.meta.group_offsets import WriteOutcome, WritingCoordinator, hold
-from tiered.meta.tables import transaction_commit, transaction_partition, transactional_producer
+from tiered.meta.tables import IS_OPEN, transaction_commit, transaction_partition, transactional_producer
 from tiered.meta.upserts import insert_for, insert_in
 from tiered.rules.transactions.transaction_state import (
     RAISES_EPOCH,
@@ -33,9 +33,7 @@ from tiered.rules.transactions.transaction_state import (
 
 NAMES_PER_STATEMENT = 10_000
 """SQLite and PostgreSQL take many parameters, but not any number. Rows are locked by one statement, in SQL's order."""
-_IDLE = [state.value for state in TransactionState if state is not TransactionState.ONGOING and not state.is_decided]
-_OPEN = [state.value for state in TransactionState if state.value not in _IDLE]
-_DECIDED = [state.value for state in TransactionState if state.is_decided]
+_IDLE = [state.value for state in TransactionState if state.is_idle]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,14 +65,21 @@ def load_named(conn: Connection, names: Collection[str], *, with_partitions: boo
 
 def load_open(conn: Connection, slots: Collection[int]) -> tuple[Transaction, ...]:
     """Those of these slots that have something open, or decided and not carried out, by id."""
-    return _transactions(conn, _IN_STATES, {"slots": sorted(slots), "states": _OPEN})
+    return _transactions(conn, _OPEN, {"slots": sorted(slots)})
 
 
 def load_some(
-    conn: Connection, *, slots: Collection[int], after: str, limit: int, with_partitions: bool = True
+    conn: Connection,
+    *,
+    slots: Collection[int],
+    after: str,
+    limit: int,
+    open_only: bool = False,
+    with_partitions: bool = True,
 ) -> tuple[Transaction, ...]:
-    """Up to `limit` transactional ids of these slots that come after `after`, by id."""
-    statement = _OF_SLOTS.where(transactional_producer.c.transactional_id > after).limit(limit)
+    """Up to `limit` transactional ids of these slots that come after `after`, by id; `open_only` as `load_open`."""
+    statement = (_OPEN if open_only else _OF_SLOTS).where(transactional_producer.c.transactional_id > after)
+    statement = statement.limit(limit)
     return _transactions(conn, statement, {"slots": sorted(slots)}, with_partitions=with_partitions)
 
 
@@ -165,7 +170,7 @@ def _slots_of(conn: Connection, names: Iterable[str]) -> dict[str, int]:
 
 def load_decided(conn: Connection, slots: Collection[int]) -> tuple[Transaction, ...]:
     """Those of these slots that are decided and not carried out, by id."""
-    return _transactions(conn, _IN_STATES, {"slots": sorted(slots), "states": _DECIDED})
+    return _transactions(conn, _DECIDED, {"slots": sorted(slots)})
 
 
 def remove_old_commits(conn: Connection, *, before_ms: int) -> None:
@@ -189,11 +194,12 @@ def remove_expired(
             transactional_producer.c.state.in_(_IDLE),
             transactional_producer.c.changed_at_ms <= before_ms,
         )
-        .order_by(transactional_producer.c.transactional_id)
+        # By time, so that an index finds them: most are of today, and there may be a million.
+        .order_by(transactional_producer.c.changed_at_ms)
         .limit(limit)
-        .with_for_update()
     )
-    names = list(conn.execute(idle).scalars())
+    by_id = transactional_producer.c.transactional_id
+    names = list(conn.execute(select(by_id).where(by_id.in_(idle)).order_by(by_id).with_for_update()).scalars())
     if names:
         one = delete(transactional_producer).where(transactional_producer.c.transactional_id == bindparam("of_id"))
         conn.execute(one, [{"of_id": name} for name in names])
@@ -205,7 +211,9 @@ _ALL = select(*(transactional_producer.c[name] for name in Transaction.__slots__
 )
 _NAMED = _ALL.where(transactional_producer.c.transactional_id.in_(bindparam("names", expanding=True)))
 _OF_SLOTS = _ALL.where(transactional_producer.c.slot.in_(bindparam("slots", expanding=True)))
-_IN_STATES = _OF_SLOTS.where(transactional_producer.c.state.in_(bindparam("states", expanding=True)))
+# SQLite takes the index of what is open for its very words, and not for parameters that stand for the states.
+_OPEN = _OF_SLOTS.where(text(IS_OPEN))
+_DECIDED = _OPEN.where(transactional_producer.c.state != TransactionState.ONGOING.value)
 
 
 def _transactions(

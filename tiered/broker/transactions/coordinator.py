@@ -303,12 +303,12 @@ class TransactionCoordinator:
             return now
 
     def list_transactions(
-        self, is_wanted: Callable[[Transaction], bool], *, with_partitions: bool = False
+        self, is_wanted: Callable[[Transaction], bool], *, open_only: bool = False, with_partitions: bool = False
     ) -> AsyncIterator[Transaction]:
         """Those of this broker's slots, as `listing.listed` has them. Raises CoordinatorLoading."""
         self._require_loaded()
         slots = tuple(self._slots.epochs)
-        return listed(self._context.database, slots, is_wanted, with_partitions=with_partitions)
+        return listed(self._context.database, slots, is_wanted, open_only=open_only, with_partitions=with_partitions)
 
     def open_transactions(self) -> list[Transaction]:
         """Those of this broker's slots that are open or being ended, by id, from memory. Raises CoordinatorLoading."""

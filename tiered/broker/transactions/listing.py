@@ -19,9 +19,12 @@ async def listed(
     slots: Collection[int],
     is_wanted: Callable[[Transaction], bool],
     *,
+    open_only: bool,
     with_partitions: bool,
 ) -> AsyncIterator[Transaction]:
     """The transactional ids of these slots that are wanted, by id. Without `with_partitions` they seem to have none.
+
+    With `open_only` those that have nothing open, nor decided and not carried out, are not looked at.
 
     Raises MetadataUnavailable, and PolicyViolation where more than MAX_LISTED are wanted.
     """
@@ -31,7 +34,12 @@ async def listed(
         after = page[-1].transactional_id if page else ""
         page = await database.run(
             lambda conn, after=after: transactions.load_some(  # type: ignore[misc]
-                conn, slots=slots, after=after, limit=LISTED_AT_ONCE, with_partitions=with_partitions
+                conn,
+                slots=slots,
+                after=after,
+                limit=LISTED_AT_ONCE,
+                open_only=open_only,
+                with_partitions=with_partitions,
             )
         )
         for each in filter(is_wanted, page):

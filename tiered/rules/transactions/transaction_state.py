@@ -47,6 +47,11 @@ class TransactionState(Enum):
         """Between the decision and the last marker."""
         return self in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 
+    @property
+    def is_idle(self) -> bool:
+        """Nothing is open, nor decided and not carried out."""
+        return self is not TransactionState.ONGOING and not self.is_decided
+
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdAndEpoch:
@@ -202,8 +207,7 @@ def is_timed_out(now: Transaction, now_ms: int) -> bool:
 
 def is_expired(now: Transaction, now_ms: int, expiration_ms: int) -> bool:
     """True when nobody has used the transactional id for so long that it may be forgotten."""
-    is_idle = now.state is not TransactionState.ONGOING and not now.state.is_decided
-    return is_idle and now_ms - now.changed_at_ms >= expiration_ms
+    return now.state.is_idle and now_ms - now.changed_at_ms >= expiration_ms
 
 
 def with_partitions(

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 STATES = {*(state.value for state in TransactionState), "PrepareEpochFence", "Dead"}
 """Kafka's names; the last two never occur here (docs/adr/0023)."""
+IDLE_STATES = {state.value for state in TransactionState if state.is_idle}
 
 
 async def handle(context: Context, request: "Request", reply: "Reply") -> "Response":
@@ -30,7 +31,9 @@ async def handle(context: Context, request: "Request", reply: "Reply") -> "Respo
             reply.TransactionState(
                 transactional_id=each.transactional_id, producer_id=each.producer_id, transaction_state=each.state.value
             )
-            async for each in context.broker.transactions.list_transactions(_filter(context, request))
+            async for each in context.broker.transactions.list_transactions(
+                _filter(context, request), open_only=_asks_for_open(request)
+            )
         ]
     except TieredError as error:
         return reply.ListTransactionsResponse(
@@ -42,6 +45,12 @@ async def handle(context: Context, request: "Request", reply: "Reply") -> "Respo
         unknown_state_filters=[name for name in dict.fromkeys(request.state_filters) if name not in STATES],
         transaction_states=found,
     )
+
+
+def _asks_for_open(request: "Request") -> bool:
+    """True where no idle transactional id matches, of which there may be very many."""
+    states = set(request.state_filters)
+    return getattr(request, "duration_filter", -1) >= 0 or (bool(states) and states.isdisjoint(IDLE_STATES))
 
 
 def _filter(context: Context, request: "Request") -> Callable[[Transaction], bool]:
