@@ -283,7 +283,7 @@ class TransactionCoordinator:
                     self._read_again(each.transactional_id, soon=True)
 
     async def abort(self, transactional_id: str) -> None:
-        """A person's word: the open transaction is aborted and its producer fenced. Nothing where none is open.
+        """A person's word: the open transaction is aborted and its producer fenced. Nothing where SQL has none open.
 
         Raises TransactionalIdNotFound, NotCoordinator, CoordinatorNotAvailable.
         """
@@ -292,6 +292,10 @@ class TransactionCoordinator:
                 raise not_found(transactional_id)
             if now.state is TransactionState.ONGOING:
                 await self._store(now, transaction_state.fenced(now, now_ms=self._context.clock.now_ms()))
+                return
+            stored = await self._load(transactional_id)
+            if stored is not None and stored.state is TransactionState.ONGOING:
+                raise NotCoordinator(f"another broker has begun a transaction of {transactional_id}; ask that one")
 
     # What people ask
 

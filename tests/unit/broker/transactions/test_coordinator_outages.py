@@ -26,7 +26,7 @@ from tiered.errors import (
 from tiered.meta import coordinator_slots, producer_ids, transactions
 from tiered.meta.coordinator_slots import TENURE_BITS, SlotRow, tenure_of
 from tiered.meta.engine import Database
-from tiered.meta.tables import coordinator_slot
+from tiered.meta.tables import coordinator_slot, transactional_producer
 from tiered.meta.transactions import TransactionChange
 from tiered.rules.transactions.transaction_state import (
     KEEPS_EPOCH,
@@ -85,6 +85,20 @@ async def test_what_belongs_to_a_lost_slot_is_answered_by_its_new_holder_alone(m
     with pytest.raises(NotCoordinator):
         await made.coordinator.end("payments", producer, commits=True, protocol=KEEPS_EPOCH)
     assert (await made.stored()).state is TransactionState.ONGOING  # type: ignore[union-attr]
+
+
+async def test_a_person_is_not_told_that_nothing_is_open_by_a_coordinator_that_was_replaced_and_does_not_know(
+    made: Transacting,
+) -> None:
+    await made.initialized()
+
+    def begun_elsewhere(conn: Connection) -> None:
+        conn.execute(update(transactional_producer).values(state=TransactionState.ONGOING.value))
+
+    await made.coordinator.abort("payments")
+    await made.groups.database.run(begun_elsewhere)
+    with pytest.raises(NotCoordinator):
+        await made.coordinator.abort("payments")
 
 
 class _Flaky(Database):
