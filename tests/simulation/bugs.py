@@ -14,7 +14,8 @@ from tiered.broker.control import registration
 from tiered.broker.control.registration import Marker, Registration
 from tiered.broker.groups import offset_memory
 from tiered.broker.partitions import acknowledgements
-from tiered.broker.partitions.partition import Partition, Role
+from tiered.broker.partitions.partition import Partition
+from tiered.broker.partitions.role import Role
 from tiered.broker.replication import answer, catch_up, fetcher, isr_changes
 from tiered.broker.tiering import partition_loader, tier_plan
 from tiered.errors import TieredError

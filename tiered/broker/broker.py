@@ -27,6 +27,7 @@ from tiered.broker.host.data_folder import DataFolder
 from tiered.broker.host.disk_reserve import DiskReserve
 from tiered.broker.host.producer_ids import ProducerIds
 from tiered.broker.host.resource_configs import ResourceConfigs
+from tiered.broker.partitions.agenda import PartitionAgenda
 from tiered.broker.partitions.failed_replicas import FailedReplicas
 from tiered.broker.partitions.leadership_check import LeadershipCheck
 from tiered.broker.partitions.partition import Partition
@@ -181,7 +182,9 @@ class Broker:
         self.client_quotas = ClientQuotas(clock, lambda: state.settings)
         self.leadership_check = LeadershipCheck(feed=feed)
         self.registration = Registration(context=context, boot_id=parts.boot_id)
+        agenda = PartitionAgenda()
         self.loader = PartitionLoader(
+            changed=agenda.changed,
             context=context,
             topics=topics,
             image=image,
@@ -319,8 +322,9 @@ class Broker:
             lifecycle=lifecycle,
         )
         self._rounds = PartitionRounds(
-            context=context, topics=topics, upload_pipeline=self.upload_pipeline, disk_failed=self.disk_failed
-        )
+            agenda=agenda, context=context, topics=topics, reports=self.reports, upload_pipeline=self.upload_pipeline,
+            disk_failed=self.disk_failed,
+        )  # fmt: skip
         self._sweeps = Sweeps(context=context, lifecycle=lifecycle)
         self._housekeeping = Housekeeping(counters=self.counters)
 
@@ -465,7 +469,7 @@ class Broker:
         await self.audit.stop()
         is_flushed = await self.loader.close_all()
         for step in (
-            self.checkpoints.write_stale, self.group_checkpoints.write_last, self.reports.write, self._leave,
+            self.checkpoints.write_stale, self.group_checkpoints.write_last, self.reports.write_all, self._leave,
         ):  # fmt: skip
             try:
                 async with asyncio.timeout(LAST_WORDS_MS / 1000.0):

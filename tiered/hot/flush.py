@@ -18,6 +18,7 @@ from tiered.hot.recovery_report import Recovered
 from tiered.hot.segment import LOG_SUFFIX, LogSegment
 from tiered.hot.segment_files import OpenSegments, write_indexes, write_indexes_below, write_transaction_index
 from tiered.hot.side_files import SideFiles
+from tiered.rules.partition.rolling import NEVER_MS
 
 log = logging.getLogger(__name__)
 
@@ -69,14 +70,13 @@ class FlushState:
         self._point_bytes = active.size_bytes if found.point_is_current else 0
         self._point_offset = active.end_offset if found.point_is_current else -1
 
-    def is_due(self, active: LogSegment, now_ms: int, flush_ms: int) -> bool:
-        """True when a record has waited `flush_ms`, a closed segment waits, or a restart would have much to scan."""
-        since = self.waiting_since_ms
-        return (
-            self._closed_waiting
-            or (since is not None and now_ms - since >= flush_ms)
-            or active.extent[1] - self._point_bytes >= RECOVERY_STEP_BYTES
-        )
+    def due_ms(self, active: LogSegment, flush_ms: int) -> int:
+        """When the oldest unflushed record will have waited `flush_ms`; 0 where a closed segment is not on disk yet, or
+        a restart would have too much to scan."""
+        if self._closed_waiting or active.extent[1] - self._point_bytes >= RECOVERY_STEP_BYTES:
+            return 0
+        since_ms = self.waiting_since_ms
+        return NEVER_MS if since_ms is None else since_ms + flush_ms
 
     def has_changed(self, active: LogSegment) -> bool:
         """False when the recovery point says all there is to say."""

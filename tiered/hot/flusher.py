@@ -53,7 +53,7 @@ class Flusher:
         A log whose disk fails is skipped; the log itself remembers why. Raises nothing of theirs.
         """
         now_ms = self._clock.now_ms()
-        due = [log for log in logs if log.flush_is_due(now_ms)]
+        due = [log for log in logs if log.due_ms(may_roll=False) <= now_ms]
         for first in range(0, len(due), MAX_FLUSHES_AT_ONCE):
             batch = due[first : first + MAX_FLUSHES_AT_ONCE]
             await asyncio.gather(*(self._flush_one(log) for log in batch))
@@ -61,5 +61,6 @@ class Flusher:
     async def _flush_one(self, log: Log) -> None:
         with suppress(LogDirFailed, NotLeader):
             await self.flushed(log, log.log_end_offset)
-            if log.flush_is_due(self._clock.now_ms()):  # Nothing new, but a closed segment is not on disk yet.
+            # Nothing new, but a closed segment is not on disk yet.
+            if log.due_ms(may_roll=False) <= self._clock.now_ms():
                 await self._pool.run(log.flush)

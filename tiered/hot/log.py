@@ -29,6 +29,7 @@ from tiered.hot.segment import INDEX_SUFFIXES, LOG_SUFFIX, BatchTail, LogConfig,
 from tiered.hot.segment_files import SHARED_OPEN_SEGMENTS, OpenSegments, SegmentFile, segment_path, unlink_segment
 from tiered.hot.side_files import SideFiles, refusal
 from tiered.hot.truncation import Truncation
+from tiered.rules.partition.rolling import NEVER_MS
 from tiered.rules.replication.leader_epochs import LeaderEpochs
 from tiered.rules.segments.compaction import Compacted
 
@@ -255,10 +256,9 @@ class Log:
 
     def roll_if_due(self, now_ms: int) -> bool:
         """Rolls when the active segment is old enough; whether it did. Raises LogDirFailed, nothing changed."""
-        if self.failed is not None or self._closed:
-            return False
         active = self._segments[-1]
-        if not active.must_close(self.config, 0, active.end_offset - 1, now_ms):
+        is_due = active.must_close(self.config, 0, active.end_offset - 1, now_ms)
+        if not is_due or self.failed is not None or self._closed:
             return False
         self._roll(now_ms)
         return True
@@ -315,12 +315,13 @@ class Log:
             except OSError as error:
                 raise LogDirFailed(self.fail(f"fsync failed: {error}")) from error
 
-    def flush_is_due(self, now_ms: int) -> bool:
-        """True when the oldest unflushed record has waited `flush_ms`, a closed segment is not on disk yet, or a
-        restart would have too much to scan."""
+    def due_ms(self, *, may_roll: bool) -> int:
+        """When a flush is due or, if the log `may_roll` by itself, another segment; from NEVER_MS on it is never."""
         if self.failed is not None or self._closed:
-            return False
-        return self._flushing.is_due(self._segments[-1], now_ms, self.config.flush_ms)
+            return NEVER_MS
+        active = self._segments[-1]
+        flush_ms = self._flushing.due_ms(active, self.config.flush_ms)
+        return min(flush_ms, active.outdated_ms(self.config)) if may_roll else flush_ms
 
     # Producers and leader epochs
 

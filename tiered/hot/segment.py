@@ -19,7 +19,7 @@ from tiered.formats.transaction_index import TransactionIndex
 from tiered.hot.batch_walk import walk
 from tiered.hot.file_system import FileSystem, OpenFile
 from tiered.hot.marks import SegmentMark
-from tiered.rules.partition.rolling import should_roll
+from tiered.rules.partition.rolling import NEVER_MS, should_roll
 
 LOG_SUFFIX = ".log"
 OFFSET_INDEX_SUFFIX = ".index"
@@ -29,8 +29,6 @@ INDEX_SUFFIXES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFF
 OFFSET_ENTRY_BYTES = 8
 TIME_ENTRY_BYTES = 12
 NO_TIMESTAMP = -1
-
-NEVER_MS = 2**63 - 1
 
 TAIL_BATCHES = 1024
 """At least so many of the newest batches have their place in memory, so that a consumer near the end costs
@@ -226,6 +224,11 @@ class LogSegment:
             incoming_last_offset=last_offset,
             index_is_full=index is not None and OFFSET_ENTRY_BYTES * (len(index) + 1) > config.max_index_bytes,
         )
+
+    def outdated_ms(self, config: LogConfig) -> int:
+        """When it must be closed for its age, if nothing is appended until then."""
+        first_append_ms = self.first_append_ms
+        return NEVER_MS if first_append_ms is None or not self.extent[1] else first_append_ms + config.segment_ms
 
     def find_batch(self, fs: FileSystem, file: FileIO, index: OffsetIndex, offset: int) -> tuple[int, int]:
         """Position and base offset of the batch that holds `offset`, which must be in the segment.

@@ -69,6 +69,7 @@ async def administered(folder: Path) -> AsyncIterator[Administered]:
             context.data.cache, max_bytes=1 << 20, pool=context.disk, max_bytes_in_flight=1 << 20, loads_at_once=1
         )
         loader = PartitionLoader(
+            changed=lambda partition: None,
             context=context,
             cold_reader=ColdReader(context.store, cache, context.disk),
             image=image,

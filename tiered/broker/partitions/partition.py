@@ -8,7 +8,7 @@ report here what was committed.
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import Enum, auto
+from functools import partial
 
 from tiered.broker.host.disk_reserve import DiskReserve
 from tiered.broker.partitions import batch_checks
@@ -19,6 +19,7 @@ from tiered.broker.partitions.leadership import Leadership
 from tiered.broker.partitions.log_settings import log_config
 from tiered.broker.partitions.producers import Producers
 from tiered.broker.partitions.replica_log import FetchedRun
+from tiered.broker.partitions.role import Role
 from tiered.broker.partitions.transactions import PartitionTransactions, Verification
 from tiered.config import TopicConfig
 from tiered.errors import (
@@ -54,15 +55,6 @@ ALL = -1
 NOBODY = -1
 
 
-class Role(Enum):
-    """This broker's role for the partition now."""
-
-    NONE = auto()
-    """Nobody leads it, or not as this broker knows it."""
-    FOLLOWER = auto()
-    LEADER = auto()
-
-
 @dataclass(frozen=True, slots=True)
 class Appended:
     """Where a batch went. `log_append_time_ms` is -1 unless the broker stamped the time."""
@@ -91,6 +83,7 @@ class Partition(ColdEnd):
         cold_end_offset: int,
         committed: Sequence[CommittedSegment],
         reserve: DiskReserve,
+        changed: Callable[["Partition"], None],
     ) -> None:
         super().__init__(
             topic=topic,
@@ -122,13 +115,14 @@ class Partition(ColdEnd):
         self._deferred: list[tuple[PartitionRow, int]] = []
         # Not the store's end: what a follower has below it may be another leader's, until its log was compared.
         self.high_watermark = min(self.log_start_offset, log.log_end_offset)
-
         self.producers = Producers(producers)
         self.transactions = PartitionTransactions(
             producers.values(), end_offset=log.log_end_offset, stable_offset=self.high_watermark
         )
         self.traffic = TrafficState()
         self._reserve = reserve
+        self.changed: Callable[[], None] = partial(changed, self)
+        """Says that something happened here, or is about to: the next round looks at it."""
         self.closed = False
         log.producer_source = self.producers.entries.values
 
@@ -158,6 +152,7 @@ class Partition(ColdEnd):
         Harmless to repeat; a row that was overtaken on its way changes nothing. While the log is being truncated
         it waits until that has ended. A row that contradicts an earlier one halts the partition (R1).
         """
+        self.changed()
         if self.halted is not None:
             return
         if self._is_truncating:
@@ -331,6 +326,7 @@ class Partition(ColdEnd):
     def end_truncation(self) -> None:
         """The log is as it is now, and rows that came meanwhile are applied."""
         self._is_truncating = False
+        self.changed()
         if self.log.log_end_offset < self.high_watermark:
             log.warning(
                 "%s: the log was cut at %d, below the high watermark %d: only an unclean election or a lost disk "
@@ -432,6 +428,7 @@ class Partition(ColdEnd):
         now_ms: int,
         marker: TransactionMarker | None = None,
     ) -> Appended:
+        self.changed()
         base_offset = self.log.log_end_offset
         if base_offset == self.cold_end_offset:
             self.log.roll(now_ms)  # No segment may lie across what the store holds and what comes next.
@@ -471,6 +468,7 @@ class Partition(ColdEnd):
         begins there: one begins here too. Raises LogDirFailed; runs before the one that failed are in the log."""
         assert self.role is Role.FOLLOWER, f"{self.name} is {self.role}"
         assert not self._is_truncating, self.name
+        self.changed()
         if begins_segment or self.log.log_end_offset == self.cold_end_offset:
             self.log.roll(now_ms)
         for run in runs:
@@ -576,6 +574,7 @@ class Partition(ColdEnd):
 
     def configure(self, config: TopicConfig) -> None:
         """Takes new settings at once; they apply from the next append on."""
+        self.changed()
         self.config = config
         self.log.config = log_config(config)
         if self.leadership is not None:
@@ -591,6 +590,7 @@ class Partition(ColdEnd):
 
     def stop(self) -> None:
         """Takes no more writes and wakes all waiting fetches. Producers that wait for followers go on waiting."""
+        self.changed()
         self.closed = True
         self.waiters.wake()
         self.growth.wake()

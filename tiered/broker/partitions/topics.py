@@ -10,7 +10,7 @@ from uuid import UUID
 from tiered.broker.partitions.partition import Partition
 from tiered.config import TopicConfig
 from tiered.errors import InvalidTopic, NotLeader, UnknownTopicId, UnknownTopicOrPartition
-from tiered.ids import TopicId, is_legal_topic_name
+from tiered.ids import TopicId, TopicPartition, is_legal_topic_name
 
 OFFSETS_TOPIC = "__consumer_offsets"
 
@@ -111,6 +111,15 @@ class Topics:
         if topic is None:
             raise UnknownTopicId(f"no topic has the id {topic_id}; refresh metadata")
         return topic
+
+    def hosted(self, key: TopicPartition) -> Partition | None:
+        """The partition if this broker holds a replica of it."""
+        topic = self._by_id.get(key.topic_id)
+        return None if topic is None else topic.hosted(key.partition)
+
+    def hosts(self, partition: Partition) -> bool:
+        """Whether this is the replica that this broker holds, and not one that it held before or is about to hold."""
+        return self.hosted(partition.topic_partition) is partition
 
     def partitions(self) -> Iterator[Partition]:
         for topic in self:

@@ -9,7 +9,8 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 
 from tiered.broker.context import BrokerContext
-from tiered.broker.partitions.partition import Partition, Role
+from tiered.broker.partitions.partition import Partition
+from tiered.broker.partitions.role import Role
 from tiered.cold.chunks.reader import ColdReader
 from tiered.errors import Corrupt, LogDirFailed
 from tiered.formats.producer_snapshot import ProducerEntry, decode_producers

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from tiered.broker.context import BrokerContext
-from tiered.broker.partitions.partition import Partition, Role
+from tiered.broker.partitions.partition import Partition
 from tiered.broker.partitions.replica_log import checked_runs
+from tiered.broker.partitions.role import Role
 from tiered.broker.replication.catch_up import CatchUp
 from tiered.broker.replication.channel import Channels, ReplicaChannel
 from tiered.broker.view.feed import ChangeFeed

@@ -7,7 +7,8 @@ import asyncio
 from collections.abc import Callable, Iterable
 
 from tiered.broker.context import BrokerContext
-from tiered.broker.partitions.partition import Partition, Role
+from tiered.broker.partitions.partition import Partition
+from tiered.broker.partitions.role import Role
 from tiered.broker.partitions.topics import Topics
 from tiered.broker.replication.answer import FollowerAnswers
 from tiered.broker.replication.fetcher import ReplicaFetcher

@@ -1,7 +1,7 @@
-"""Periodic work on every partition of this broker: rolling, flushing, uploads, producers.
+"""Periodic work on the partitions of this broker: rolling, flushing, uploads, producers.
 
-Owns the rounds over all partitions. Rules and partitions decide what is due. Must never skip a partition because
-another failed.
+Owns the rounds, and when a partition has its next turn: what is left undone, or will be due, is due again, and nothing
+else is looked at. Rules and partitions decide what is due. Must never skip a partition because another failed.
 """
 
 import asyncio
@@ -9,11 +9,14 @@ import logging
 from collections.abc import Callable
 
 from tiered.broker.context import BrokerContext
+from tiered.broker.partitions.agenda import AT_ONCE, PartitionAgenda
 from tiered.broker.partitions.partition import Partition
 from tiered.broker.partitions.topics import Topics
+from tiered.broker.people.sql_reports import SqlReports
 from tiered.broker.tiering.upload_pipeline import UploadPipeline
 from tiered.errors import LogDirFailed, TieredError
 from tiered.rules.partition.producer_state import most_each
+from tiered.rules.partition.rolling import NEVER_MS
 from tiered.runtime import in_turns
 
 log = logging.getLogger(__name__)
@@ -25,31 +28,59 @@ class PartitionRounds:
     def __init__(
         self,
         *,
+        agenda: PartitionAgenda,
         context: BrokerContext,
         disk_failed: Callable[[Partition], None],
+        reports: SqlReports,
         topics: Topics,
         upload_pipeline: UploadPipeline,
     ) -> None:
+        self._agenda = agenda
         self._context = context
         self._disk_failed = disk_failed
+        self._reports = reports
         self._topics = topics
         self._upload_pipeline = upload_pipeline
+        self._may_have_producers = True
+        """Something was looked at since the producers were counted."""
 
     async def look(self) -> None:
         """Rolls what is due, begins uploads, gives up replicas whose disk failed, flushes."""
         await self._context.disk.run(self._context.reserve.look)
         now_ms = self._context.clock.now_ms()
-        partitions = list(self._topics.partitions())
-        async for partition in in_turns(partitions):
-            self._roll(partition, now_ms)
-            if partition.leadership is not None:
-                self._upload_pipeline.look(partition, now_ms)
-            if partition.log.failed is not None:
-                self._disk_failed(partition)
-        self._upload_pipeline.begin()
-        await self._context.flusher.flush_due([partition.log for partition in partitions])
-        for partition in partitions:
-            await self._flush_held_back(partition)
+        taken = self._agenda.take(now_ms)
+        partitions = [each for each in taken if self._topics.hosts(each)]
+        try:
+            async for partition in in_turns(partitions):
+                self._roll(partition, now_ms)
+                if partition.leadership is not None:
+                    self._upload_pipeline.look(partition, now_ms)
+                if partition.log.failed is not None:
+                    self._disk_failed(partition)
+            self._upload_pipeline.begin()
+            await self._context.flusher.flush_due([partition.log for partition in partitions])
+            for partition in partitions:
+                await self._flush_held_back(partition)
+        finally:
+            self._may_have_producers = self._may_have_producers or bool(taken)
+            self._reports.note(taken)
+            for partition in taken:
+                self._agenda.look_again(partition, self._next_look_ms(partition))
+
+    def _next_look_ms(self, partition: Partition) -> int:
+        """When there will be something to do, if nothing happens to the partition until then."""
+        log_, leads = partition.log, partition.leadership is not None
+        if partition.closed:
+            return NEVER_MS
+        if not self._topics.hosts(partition):
+            return AT_ONCE  # It is about to be here.
+        if log_.failed is not None:
+            return AT_ONCE  # Perhaps since it was looked at, and nobody has been told.
+        if partition.high_watermark < log_.log_end_offset:
+            return AT_ONCE
+        if leads and partition.config.uploads and partition.cold_end_offset < log_.active_base_offset:
+            return AT_ONCE
+        return log_.due_ms(may_roll=leads)
 
     async def _flush_held_back(self, partition: Partition) -> None:
         """`flush.messages` holds records back that no producer waits for: acks=0, or a producer that went away."""
@@ -71,6 +102,7 @@ class PartitionRounds:
         except LogDirFailed as error:
             self._context.counters.disk_errors += 1
             log.warning("%s: cannot begin a new segment: %s", partition.name, error)
+            partition.changed()  # It may be too large rather than too old: no time tells when to try again.
 
     async def expire_producers(self) -> None:
         """Forgets producers that have written nothing for long."""
@@ -80,6 +112,9 @@ class PartitionRounds:
 
     async def bound_producers(self) -> None:
         """Keeps the producers of all partitions together within `tiered.max.producers`."""
+        if not self._may_have_producers:
+            return
+        self._may_have_producers = False
         partitions = list(self._topics.partitions())
         limit = self._context.settings.limits.tiered_max_producers
         if sum(len(each.producers) for each in partitions) <= limit:

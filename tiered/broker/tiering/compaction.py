@@ -77,12 +77,15 @@ class CompactionRounds:
         now_ms = self._context.clock.monotonic_ms()
         found = [
             (partition, self.due(partition))
-            async for partition in in_turns(list(self._topics.partitions()))
+            async for partition in in_turns(self._compacted())
             if self._may_go_on(partition) and self._rest_until_ms.get(partition.topic_partition, 0.0) <= now_ms
         ]
         self.max_dirty_ratio = max((due.dirty_ratio for _, due in found), default=0.0)
         chosen = compaction.most_urgent(enumerate(due for _, due in found))
         return None if chosen is None else found[chosen]
+
+    def _compacted(self) -> list[Partition]:
+        return [each for topic in self._topics if topic.config.is_compacted for each in topic.partitions]
 
     def _may_go_on(self, partition: Partition) -> bool:
         """Whether the partition's log is one to compact, as far as it is known now."""
@@ -115,6 +118,7 @@ class CompactionRounds:
                     "%s: compaction failed, it is tried again in %d s: %s", partition.name, REST_MS // 1000, error
                 )
         finally:
+            partition.changed()
             report = running.report
             counters.compacted_bytes += report.read_bytes
             counters.compaction_removed_bytes += report.removed_bytes

@@ -12,7 +12,8 @@ from functools import partial
 
 from tiered.broker.context import BrokerContext
 from tiered.broker.partitions.log_settings import log_config
-from tiered.broker.partitions.partition import Partition, Role
+from tiered.broker.partitions.partition import Partition
+from tiered.broker.partitions.role import Role
 from tiered.broker.partitions.topics import Topic, Topics
 from tiered.broker.tiering.committed_rows import committed_segment
 from tiered.broker.view.image import ClusterImage
@@ -39,6 +40,7 @@ class PartitionLoader:
         self,
         *,
         context: BrokerContext,
+        changed: Callable[[Partition], None],
         cold_reader: ColdReader,
         image: ClusterImage,
         log_failed: Callable[[], None],
@@ -46,6 +48,7 @@ class PartitionLoader:
         topics: Topics,
     ) -> None:
         self._context = context
+        self._changed = changed
         self._cold_reader = cold_reader
         self._image = image
         self._log_failed = log_failed
@@ -72,6 +75,7 @@ class PartitionLoader:
             cold_end_offset=row.cold_end_offset,
             committed=committed,
             reserve=self._context.reserve,
+            changed=self._changed,
         )
         if committed and self._must_be_whole(row) and local.log_end_offset == row.cold_end_offset:
             if _begins_anew(local, row.cold_end_offset):

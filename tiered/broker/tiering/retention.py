@@ -66,7 +66,7 @@ class RetentionRounds:
             if due:
                 await self._retire(due)
         finally:
-            for partition in partitions:
+            async for partition in in_turns(partitions):
                 try:
                     await self._lifecycle.delete_local(partition)
                 except (TieredError, OSError) as error:

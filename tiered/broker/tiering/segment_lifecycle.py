@@ -289,6 +289,7 @@ class SegmentLifecycle:
         if lost is not None:
             before = min(before, lost)
         if before:
+            partition.changed()
             removed = await self._context.disk.run(partition.log.delete_local_before, before)
             self._context.counters.local_segments_deleted += len(removed)
 

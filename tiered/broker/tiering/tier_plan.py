@@ -93,6 +93,7 @@ def roll_if_expired(partition: Partition, now_ms: int) -> None:
         and active.size_bytes > 0
         and 0 <= active.max_timestamp_ms < now_ms - config.retention_ms
     ):
+        partition.changed()
         partition.log.roll(now_ms)
 
 

@@ -7,6 +7,10 @@ MAX_RELATIVE_OFFSET = 2**31 - 1
 """Indexes and batches keep offsets relative to the segment's base in a signed 32-bit field."""
 
 
+NEVER_MS = 2**63 - 1
+"""What is due then is never due: Kafka's greatest number, and the default of some times."""
+
+
 def should_roll(
     *,
     segment_bytes_now: int,

@@ -28,8 +28,9 @@ async def test_positions_are_reported_by_the_leader_and_again_when_they_change(t
         await reports.write()
         assert await positions(made) == [], "nobody leads"
         tell(partition, row(isr=(1,), replicas=(1,)))
+        reports.note([partition])
         await reports.write()
         assert await positions(made) == [0]
         await made.context.database.run(lambda conn: conn.execute(text("DELETE FROM partition_position")))
-        await reports.write()
+        await reports.write_all()
         assert await positions(made) == [], "nothing has changed since"

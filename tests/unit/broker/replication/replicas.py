@@ -70,6 +70,7 @@ def replica(
         cold_end_offset=0,
         committed=(),
         reserve=DiskReserve(DataFolder(root / f"data-{broker_id}")),
+        changed=lambda partition: None,
     )
 
 
@@ -90,6 +91,7 @@ def restarted(before: Partition, *, cold_end_offset: int) -> Partition:
         cold_end_offset=cold_end_offset,
         committed=(),
         reserve=reserve,
+        changed=lambda partition: None,
     )
 
 

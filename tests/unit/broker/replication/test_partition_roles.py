@@ -7,8 +7,9 @@ import pytest
 
 from tests.support.partition_appends import append, batch, bytes_of
 from tests.unit.broker.replication.replicas import EPOCHS, fetch, replica, row, tell
-from tiered.broker.partitions.partition import Partition, Role
+from tiered.broker.partitions.partition import Partition
 from tiered.broker.partitions.replica_log import checked_runs
+from tiered.broker.partitions.role import Role
 from tiered.errors import CorruptBatch, CorruptMetadata, NotEnoughReplicas, NotLeader
 from tiered.ids import InSyncReplica
 from tiered.rules.partition import producer_state

@@ -1,18 +1,27 @@
-"""Rounds over all partitions: each has its turn, whatever became of the one before it."""
+"""Rounds over partitions: each has its turn when something is due, and only then, whatever became of the others."""
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
+
+from sqlalchemy import text
 
 from tests.support.partition_appends import batch
-from tests.unit.broker.tiering.tiers import SEGMENTS, Tiers, tiers
-from tiered.broker.partitions.partition import Partition
+from tests.unit.broker.tiering.tiers import DAY_MS, SEGMENTS, Tiers, tiers
+from tests.unit.broker.tiering.unsteady_store import UnsteadyStore
+from tiered.broker.partitions.partition import NOBODY, Partition
+from tiered.broker.people.sql_reports import SqlReports
 from tiered.broker.rounds.partition_rounds import PartitionRounds
 from tiered.broker.tiering.upload_pipeline import UploadPipeline
+from tiered.config import TopicConfig
+from tiered.errors import StoreUnavailable
+from tiered.ids import InSyncReplica
 
 WAIT_S = 30.0
+HOUR_MS = 3_600_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,23 +29,71 @@ class Rounds:
     made: Tiers
     rounds: PartitionRounds
     uploads: UploadPipeline
+    reports: SqlReports
+    store: UnsteadyStore
     let_down: list[Partition]
+
+    async def look(self) -> None:
+        """One round, and the uploads that it begins."""
+        await self.rounds.look()
+        async with asyncio.timeout(WAIT_S):
+            while self.uploads.running:
+                await asyncio.sleep(0.001)
+
+    async def rest(self) -> None:
+        """Returns once there is nothing to do until something happens, or until it is time."""
+        async with asyncio.timeout(WAIT_S):
+            while self.taken():
+                await self.look()
+
+    def tell(self, partition: Partition, **changed: Any) -> None:
+        """The partition's row says something else, and nothing newer comes from SQL."""
+        assert partition.row is not None
+        row = replace(partition.row, change_number=10**6, **changed)
+        partition.apply_row(row, broker_epoch=self.made.context.state.broker_epoch)
+
+    def taken(self) -> list[Partition]:
+        """What the next round would look at."""
+        found = self.made.agenda.take(self.made.clock.now_ms())
+        for each in found:
+            each.changed()
+        return found
 
 
 @asynccontextmanager
 async def rounds(folder: Path, configs: dict[str, str] | None = None) -> AsyncIterator[Rounds]:
     """Over three partitions that this broker leads; it remembers four producers, for a second."""
+    stores: list[UnsteadyStore] = []
+
+    def store_at(url: str) -> UnsteadyStore:
+        stores.append(UnsteadyStore(url))
+        return stores[0]
+
     async with (
-        tiers(folder, configs, partition_count=3, tiered_max_producers="4", producer_id_expiration_ms="1000") as made,
+        tiers(
+            folder,
+            configs,
+            partition_count=3,
+            store_at=store_at,
+            tiered_max_producers="4",
+            producer_id_expiration_ms="1000",
+            tiered_retention_max_clock_jump_ms="-1",
+        ) as made,
         asyncio.TaskGroup() as group,
     ):
         uploads = UploadPipeline(context=made.context, lifecycle=made.lifecycle, topics=made.topics)
         uploads.start(group)
         let_down: list[Partition] = []
+        reports = SqlReports(context=made.context, topics=made.topics)
         over = PartitionRounds(
-            context=made.context, disk_failed=let_down.append, topics=made.topics, upload_pipeline=uploads
+            agenda=made.agenda,
+            context=made.context,
+            disk_failed=let_down.append,
+            reports=reports,
+            topics=made.topics,
+            upload_pipeline=uploads,
         )
-        yield Rounds(made=made, rounds=over, uploads=uploads, let_down=let_down)
+        yield Rounds(made=made, rounds=over, uploads=uploads, reports=reports, store=stores[0], let_down=let_down)
         await uploads.stop()
 
 
@@ -51,12 +108,19 @@ async def test_a_partition_whose_disk_failed_is_given_up_and_the_others_are_roll
         failed, *others = made.partitions
         failed.log.fail("it went away")
         made.clock.set_by_ms = 2 * 3_600_000
-        await has.rounds.look()
-        async with asyncio.timeout(WAIT_S):
-            while has.uploads.running:
-                await asyncio.sleep(0.001)
+        await has.look()
         assert has.let_down == [failed]
         assert [each.cold_end_offset for each in others] == [SEGMENTS + 1] * 2
+
+
+async def test_a_partition_whose_flush_fails_is_given_up_in_the_next_round(tmp_path: Path) -> None:
+    async with rounds(tmp_path, {"remote.storage.enable": "false"}) as has:
+        failing = has.made.partitions[1]
+        Path(failing.log.directory).rename(tmp_path / "elsewhere")
+        await has.look()
+        assert failing.log.failed is not None
+        await has.look()
+        assert has.let_down == [failing]
 
 
 async def test_records_that_nobody_waits_for_are_flushed_and_become_readable(tmp_path: Path) -> None:
@@ -87,3 +151,131 @@ async def test_producers_that_are_silent_are_forgotten_and_all_partitions_share_
         made.clock.set_by_ms += 2_000
         await has.rounds.expire_producers()
         assert len(few.producers) == len(many.producers) == 0
+
+
+# What is due though nothing is written
+
+
+async def test_a_partition_that_nothing_happens_to_is_looked_at_no_more(tmp_path: Path) -> None:
+    async with rounds(tmp_path) as has:
+        assert has.taken() == list(has.made.partitions)
+        await has.rest()
+        has.made.clock.set_by_ms += HOUR_MS
+        assert has.taken() == []
+        append(has.made.partitions[1], 1, has.made.clock.now_ms())
+        assert has.taken() == [has.made.partitions[1]]
+        await has.rest()
+
+
+async def test_a_segment_is_closed_and_uploaded_when_its_time_has_come(tmp_path: Path) -> None:
+    async with rounds(tmp_path, {"segment.ms": str(HOUR_MS)}) as has:
+        await has.rest()
+        has.made.clock.set_by_ms += HOUR_MS
+        await has.look()
+        assert [each.cold_end_offset for each in has.made.partitions] == [SEGMENTS + 1] * 3
+        await has.rest()
+
+
+async def test_a_record_is_flushed_when_its_time_has_come(tmp_path: Path) -> None:
+    async with rounds(tmp_path, {"flush.ms": str(HOUR_MS), "segment.bytes": "100000"}) as has:
+        await has.rest()
+        partition = has.made.partition
+        assert partition.log.flushed_offset < partition.log.log_end_offset
+        has.made.clock.set_by_ms += HOUR_MS
+        await has.look()
+        assert partition.log.flushed_offset == partition.log.log_end_offset
+        assert has.taken() == []
+
+
+async def test_an_upload_that_failed_is_tried_again(tmp_path: Path) -> None:
+    async with rounds(tmp_path) as has:
+        has.store.fails = lambda _key: StoreUnavailable("it is away")
+        await has.look()
+        assert [each.cold_end_offset for each in has.made.partitions] == [0] * 3
+        has.store.fails = lambda _key: None
+        has.made.clock.waited_ms += HOUR_MS
+        await has.rest()
+        assert [each.cold_end_offset for each in has.made.partitions] == [SEGMENTS] * 3
+
+
+async def test_a_segment_that_could_not_be_begun_is_tried_again(tmp_path: Path) -> None:
+    async with rounds(tmp_path) as has:
+        await has.rest()
+        partition = has.made.partition
+        partition.configure(TopicConfig.of({"segment.bytes": "100"}, has.made.context.settings))
+        next_segment = Path(partition.log.directory) / f"{partition.log.log_end_offset:020d}.log"
+        next_segment.mkdir()
+        await has.look()
+        assert has.taken() == [partition]
+        next_segment.rmdir()
+        await has.rest()
+        assert partition.cold_end_offset == SEGMENTS + 1
+
+
+async def test_new_settings_count_for_what_has_been_written(tmp_path: Path) -> None:
+    async with rounds(tmp_path, {"remote.storage.enable": "false"}) as has:
+        await has.rest()
+        has.made.clock.set_by_ms += HOUR_MS
+        assert has.made.partition.cold_end_offset == 0
+        config = TopicConfig.of({"segment.ms": str(HOUR_MS)}, has.made.context.settings)
+        for each in has.made.partitions:
+            each.configure(config)
+        await has.rest()
+        assert [each.cold_end_offset for each in has.made.partitions] == [SEGMENTS + 1] * 3
+
+
+async def test_a_new_leader_uploads_and_closes_what_the_one_before_it_wrote(tmp_path: Path) -> None:
+    async with rounds(tmp_path, {"segment.ms": str(HOUR_MS)}) as has:
+        partition = has.made.partition
+        has.tell(partition, leader=NOBODY, partition_epoch=1)
+        await has.rest()
+        has.made.clock.set_by_ms += HOUR_MS
+        await has.rest()
+        assert (partition.cold_end_offset, partition.log.active_base_offset) == (0, SEGMENTS)
+        has.tell(partition, leader=has.made.context.broker_id, partition_epoch=2)
+        await has.rest()
+        assert partition.cold_end_offset == SEGMENTS + 1
+
+
+async def test_what_followers_have_at_last_is_reported(tmp_path: Path) -> None:
+    async with rounds(tmp_path, {"segment.bytes": "100000"}) as has:
+        partition, follower = has.made.partition, InSyncReplica(2, 1)
+        assert partition.row is not None
+        isr = (*partition.row.isr, follower)
+        has.tell(partition, replicas=(has.made.context.broker_id, 2), isr=isr, partition_epoch=1)
+        await has.look()
+        append(partition, 1, has.made.clock.now_ms())
+        await has.look()
+        await has.reports.write()
+        partition.note_fetch(follower, partition.log.log_end_offset, 0.0)
+        await has.rest()
+        await has.reports.write()
+        of = text("SELECT high_watermark FROM partition_position WHERE partition = 0")
+        told = await has.made.context.database.run(lambda conn: conn.execute(of).scalar_one())
+        assert told == partition.high_watermark == partition.log.log_end_offset
+
+
+async def test_what_retention_closes_is_uploaded_before_it_goes(tmp_path: Path) -> None:
+    async with rounds(tmp_path, {"segment.bytes": "100000"}) as has:
+        await has.rest()
+        has.made.clock.set_by_ms += 2 * DAY_MS
+        await has.made.retention.round()
+        await has.rest()
+        assert [each.cold_end_offset for each in has.made.partitions] == [SEGMENTS + 1] * 3
+        await has.made.retention.round()
+        assert [each.log_start_offset for each in has.made.partitions] == [SEGMENTS + 1] * 3
+
+
+async def test_a_partition_that_left_is_forgotten_and_no_more_reported(tmp_path: Path) -> None:
+    async with rounds(tmp_path, {"segment.ms": str(HOUR_MS)}) as has:
+        await has.rest()
+        await has.reports.write()
+        topic = has.made.topics.by_name("orders")
+        has.made.topics.put(replace(topic, partitions=topic.partitions[1:]))
+        has.made.partition.stop()
+        await has.rest()
+        has.made.clock.set_by_ms += HOUR_MS
+        assert has.taken() == list(topic.partitions[1:])
+        await has.reports.write()
+        of = text("SELECT DISTINCT partition FROM local_segment ORDER BY 1")
+        assert await has.made.context.database.run(lambda conn: list(conn.execute(of).scalars())) == [1, 2]

@@ -18,6 +18,7 @@ async def test_a_log_whose_opening_failed_is_written_again_before_it_is_tried_ag
         left = made.partition.log
         left.discard()
         loader = PartitionLoader(
+            changed=lambda partition: None,
             context=replace(made.context, files=fs),
             cold_reader=made.cold_reader,
             image=made.image,

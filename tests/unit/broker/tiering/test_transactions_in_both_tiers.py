@@ -191,6 +191,7 @@ async def test_a_log_that_only_the_store_has_begins_without_open_transactions(tm
         made.partition.log.discard()
         shutil.rmtree(made.partition.log.directory)
         loader = PartitionLoader(
+            changed=lambda partition: None,
             context=made.context,
             cold_reader=made.cold_reader,
             image=made.image,

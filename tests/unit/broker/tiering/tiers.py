@@ -13,6 +13,7 @@ from tests.unit.broker.context import SetClock, surroundings
 from tiered.broker.context import BrokerContext
 from tiered.broker.control.registration import Registration
 from tiered.broker.host.resource_configs import ResourceConfigs
+from tiered.broker.partitions.agenda import PartitionAgenda
 from tiered.broker.partitions.partition import Partition
 from tiered.broker.partitions.topics import Topic, Topics
 from tiered.broker.tiering.checkpoints import CheckpointWriter
@@ -47,6 +48,7 @@ class Tiers:
     cold_reader: ColdReader
     image: ClusterImage
     topics: Topics
+    agenda: PartitionAgenda
     checkpoints: CheckpointWriter
     lifecycle: SegmentLifecycle
     clock_watch: ClockWatch
@@ -98,7 +100,9 @@ async def tiers(
             context.data.cache, max_bytes=1 << 20, pool=context.disk, max_bytes_in_flight=1 << 20, loads_at_once=1
         )
         cold_reader = ColdReader(context.store, cache, context.disk)
+        agenda = PartitionAgenda()
         loader = PartitionLoader(
+            changed=agenda.changed,
             context=context,
             cold_reader=cold_reader,
             image=image,
@@ -157,6 +161,7 @@ async def tiers(
                 cold_reader=cold_reader,
                 image=image,
                 topics=known,
+                agenda=agenda,
                 checkpoints=checkpoints,
                 lifecycle=lifecycle,
                 clock_watch=watch,
