@@ -8,6 +8,7 @@ import datetime
 import shutil
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks import machine
@@ -16,24 +17,23 @@ from benchmarks.kafka.cells import SUITES, chosen
 from benchmarks.kafka.measures import Effort, Results, measure
 from tests.clients.java_client import fetch_jars
 
+WHOLE, QUICK = Effort(rounds=5, gb=0.5, seconds=10.0), Effort(rounds=2, gb=0.2, seconds=2.0)
+EFFORTS = ("rounds", "gb", "seconds")
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make bench-kafka", description="Ours and Apache Kafka, in turn.")
-    parser.add_argument("--rounds", type=int, default=5, help="runs of each cell on each side (5)")
-    parser.add_argument("--gb", type=float, default=0.5, help="GB of one run at 1 KiB (0.5)")
-    parser.add_argument("--seconds", type=float, default=10.0, help="how long a rate is held (10)")
-    parser.add_argument(
-        "--quick",
-        action="store_true",
-        help="2 short rounds of a small matrix: a look in minutes; with --only of whole suites",
-    )
+    parser.add_argument("--rounds", type=int, help="runs of each cell on each side (5)")
+    parser.add_argument("--gb", type=float, help="GB of one run at 1 KiB (0.5)")
+    parser.add_argument("--seconds", type=float, help="how long a rate is held (10)")
+    quick = "a look in minutes: 2 rounds of 0.2 GB and 2 s, of a small matrix, or of the suites that --only names"
+    parser.add_argument("--quick", action="store_true", help=quick)
     parser.add_argument("--only", action="append", choices=SUITES, help="one of the suites; may be repeated")
     parser.add_argument("--results", type=Path, default=Path("bench-results"))
     parser.add_argument("--folder", type=Path, help="where the brokers' data goes (a temporary folder)")
     options = parser.parse_args()
-    effort = Effort(rounds=options.rounds, gb=options.gb, seconds=options.seconds)
-    if options.quick:
-        effort = Effort(rounds=2, gb=0.2, seconds=3.0)
+    whole = QUICK if options.quick else WHOLE
+    effort = replace(whole, **{name: vars(options)[name] for name in EFFORTS if vars(options)[name] is not None})
     folder: Path = options.folder or Path(tempfile.mkdtemp(prefix="tiered-bench-kafka-"))
     folder.mkdir(parents=True, exist_ok=True)
 

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,7 +63,7 @@ def measure(chosen: list[Cell], folder: Path, jars: Path, effort: Effort, say: S
                         run = MEASURES[cell.what](side, cell, effort, number) | {"load": os.getloadavg()[0]}
                         if number:
                             results.setdefault(cell, {}).setdefault(side.name, []).append(run)
-                            say(f"{cell.name:44}{side.name:8}" + _said(run))
+                            say(f"{cell.name:52}{side.name:8}" + _said(run))
                 if cell.what == cells.CONSUME:
                     for side in both:
                         side.delete(_topic(cell))
@@ -89,6 +89,7 @@ def _topic(cell: Cell, number: int | None = None) -> str:
 def _new_topic(side: Side, cell: Cell, number: int) -> Iterator[str]:
     topic = _topic(cell, number)
     side.create(topic, cell.partitions, is_cold=cell.what == cells.COLD)
+    _acknowledged(side, topic, range(cell.partitions))  # What a topic's first record waits for is not measured.
     try:
         yield topic
     finally:
@@ -171,10 +172,8 @@ def _consume_cold(side: Side, cell: Cell, effort: Effort, number: int) -> Run:
             if time.monotonic() > deadline:
                 raise SystemExit(f"{side.name} kept {topic} for {_TIMEOUT_SECONDS:.0f} s")
             time.sleep(2.5)
-            for partition in range(
-                cell.partitions
-            ):  # Apache Kafka closes no segment by its age before the next record.
-                _acknowledged(side, topic, partition)
+            # Apache Kafka closes no segment by its age before the next record.
+            _acknowledged(side, topic, range(cell.partitions))
         return _load(side, cell, topic, effort, what=cells.CONSUME)
 
 
@@ -240,12 +239,12 @@ def _partitions(side: Side, cell: Cell, effort: Effort, _number: int) -> Run:
     start_s = broker.start()
     try:
         started = time.perf_counter()
-        admin = AdminClient({"bootstrap.servers": side.bootstrap, "log_level": 3})
+        admin = AdminClient({"bootstrap.servers": side.bootstrap, "log_level": 0})
         for some in (names[at : at + REQUEST_TOPICS] for at in range(0, topics, REQUEST_TOPICS)):
             new = [NewTopic(name, num_partitions=each, replication_factor=1, config=sides.KEPT) for name in some]
             for done in admin.create_topics(new, operation_timeout=60, request_timeout=60).values():
                 done.result(_TIMEOUT_SECONDS)
-        _acknowledged(side, names[-1], each - 1)
+        _acknowledged(side, names[-1], [each - 1])
         create_s = time.perf_counter() - started
         argv = ["benchmarks.client", "produce", "--bootstrap", side.bootstrap, "--topic", "many"]
         argv += ["--topics", str(topics), "--partitions", str(each)]
@@ -256,7 +255,7 @@ def _partitions(side: Side, cell: Cell, effort: Effort, _number: int) -> Run:
         broker.kill()
         started = time.perf_counter()
         broker.start()
-        _acknowledged(side, names[-1], each - 1)
+        _acknowledged(side, names[-1], [each - 1])
         first_ack_s = time.perf_counter() - started
     finally:
         broker.kill()
@@ -269,9 +268,12 @@ def _partitions(side: Side, cell: Cell, effort: Effort, _number: int) -> Run:
     }
 
 
-def _acknowledged(side: Side, topic: str, partition: int) -> None:
-    producer = Producer({"bootstrap.servers": side.bootstrap, "linger.ms": 0, "enable.metrics.push": False})
-    producer.produce(topic, b"first", partition=partition)
+def _acknowledged(side: Side, topic: str, partitions: Iterable[int]) -> None:
+    """Once a record in each of them is."""
+    settings = {"bootstrap.servers": side.bootstrap, "linger.ms": 0, "enable.metrics.push": False}
+    producer = Producer({**settings, "log_level": 0})  # Until the leader is there it would tell of each try.
+    for partition in partitions:
+        producer.produce(topic, b"first", partition=partition)
     deadline = time.monotonic() + _TIMEOUT_SECONDS
     while len(producer):
         producer.poll(0.001)
