@@ -20,7 +20,7 @@ from tests.clients.foreign_tools import tool
 from tests.clients.java_client import fetch_jars
 
 FORMAT_S, STOP_S = 60.0, 60.0
-START_S = 180.0
+START_S = 600.0
 """After a kill it looks through the log of every partition before it answers."""
 # What the script in Kafka's bin folder gives it.
 JAVA_OPTIONS = (

@@ -54,7 +54,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What issue 23 asks of one number: as a multiple of Apache Kafka's, or by itself."""
+    """What is expected of one number: as a multiple of Apache Kafka's, or by itself."""
 
     metric: str
     ratio: float | None = None
@@ -119,7 +119,7 @@ def chosen(suites: list[str] | None, *, is_quick: bool) -> list[Cell]:
 
 
 def targets(cell: Cell) -> tuple[Target, ...]:
-    """Those of issue 23, "Must hold"."""
+    """Those of docs/performance.md."""
     if cell.over_tls:
         return (Target(metric="mb_per_s", ratio=1.5),)
     match cell.what:

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from confluent_kafka import Producer
@@ -31,6 +31,7 @@ TOPIC_PARTITIONS = 100
 REQUEST_TOPICS = 10
 """A request of Apache Kafka's controller may make 10,000 partitions and not one more."""
 RUNNING, TIERED, FRESH = "running", "tiered", "fresh"
+WARMING, WARM_UP = Cell(suite="", what=cells.CONSUME, partitions=4), 5
 LEFT_BYTES = 4 << 20
 """What may be on a broker's own disk when a topic counts as cold: logs of its own, and the last segments."""
 _START_TOGETHER_SECONDS = 3.0
@@ -55,6 +56,8 @@ def measure(chosen: list[Cell], folder: Path, jars: Path, effort: Effort, say: S
             both = (
                 [] if is_fresh else stack.enter_context(sides.running(where, jars, brokers, is_tiered=kind == TIERED))
             )
+            for side in both:
+                _warm(side, effort)
             for cell in group:
                 for number in range(1 if is_fresh else 0, effort.rounds + 1):
                     if is_fresh:
@@ -69,6 +72,13 @@ def measure(chosen: list[Cell], folder: Path, jars: Path, effort: Effort, say: S
                         side.delete(_topic(cell))
                 if is_fresh:
                     shutil.rmtree(where, ignore_errors=True)
+
+
+def _warm(side: Side, effort: Effort) -> None:
+    """Java compiles what it runs often: a broker that has served nothing yet costs twice as much."""
+    much = replace(effort, gb=WARM_UP * effort.gb)
+    _consume(side, WARMING, much, number=0)
+    side.delete(_topic(WARMING))
 
 
 def _kind(cell: Cell) -> str:
@@ -214,8 +224,8 @@ def _idle(side: Side, cell: Cell, effort: Effort, _number: int) -> Run:
 
 
 def _idle_cpu_percent(side: Side, effort: Effort) -> float:
-    """After as long a time to settle."""
-    time.sleep(effort.seconds)
+    """After time to settle, as Java goes on compiling what it has just run."""
+    time.sleep(3 * effort.seconds)
     before, started = cpu_seconds(side.pid), time.monotonic()
     time.sleep(2 * effort.seconds)
     return (cpu_seconds(side.pid) - before) / (time.monotonic() - started) * 100
