@@ -35,7 +35,7 @@ WARMING, WARM_UP = Cell(suite="", what=cells.CONSUME, partitions=4), 5
 LEFT_BYTES = 4 << 20
 """What may be on a broker's own disk when a topic counts as cold: logs of its own, and the last segments."""
 _START_TOGETHER_SECONDS = 3.0
-_TIMEOUT_SECONDS = 180.0
+_TIMEOUT_SECONDS = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
