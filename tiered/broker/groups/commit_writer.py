@@ -40,7 +40,7 @@ from tiered.meta.coordinator_slots import Moved, SlotRow
 from tiered.meta.group_offsets import GroupCommit, WriteOutcome, WritingCoordinator
 from tiered.meta.groups import GroupRow
 from tiered.rules.groups.remembered_offsets import successor_waits_ms
-from tiered.runtime import Worker
+from tiered.runtime import QuietFailures, Worker
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -126,6 +126,11 @@ class OffsetCommits:
         """The last transaction wrote more than one commit or group."""
         self._one_by_one = False
         """SQL could not digest something of a batch: what it was shows when each is written alone."""
+        self._tries_again = False
+        """It is on its way: each try that fails asks for the next one, and more of them would never become fewer."""
+        self._failures = QuietFailures(
+            log, "the states of groups are not stored yet: %(error)s", "the states of groups are stored again"
+        )
         self.outcome_unknown = False
         """A transaction may still be committed: the slots have to be taken again first."""
 
@@ -319,7 +324,7 @@ class OffsetCommits:
                 try:
                     await self._write_batch()
                 except TieredError as error:
-                    log.warning("the states of %d groups are not stored yet: %s", len(self._changed), error)
+                    self._failures.failed(error)
                 except Exception:
                     # A tick boundary: one commit that SQL cannot digest must not end all others.
                     log.exception("a batch of offset commits failed in an unforeseen way")
@@ -378,6 +383,7 @@ class OffsetCommits:
                 fail(waiting.done, CoordinatorNotAvailable("the commit was interrupted; commit again"))
             raise
         else:
+            self._failures.worked()
             self._note_stale_epochs(written)
             for number, waiting in enumerate(batch):
                 error_of_one = written.refused.get(number)
@@ -456,8 +462,13 @@ class OffsetCommits:
     def _give_back(self, changed: Mapping[str, DueGroup]) -> None:
         """They are written with the next commits, or else after a while."""
         self._changed = {**changed, **self._changed}
-        if self._changed:
-            asyncio.get_running_loop().call_later(RETRY_MS / 1000.0, self._something.set)
+        if self._changed and not self._tries_again:
+            self._tries_again = True
+            asyncio.get_running_loop().call_later(RETRY_MS / 1000.0, self._try_again)
+
+    def _try_again(self) -> None:
+        self._tries_again = False
+        self._something.set()
 
     async def _settle(self) -> None:
         """Makes sure that no older transaction can still be committed. Needs the turn."""

@@ -2,8 +2,9 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Callable, Collection
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from sqlalchemy import Connection, text
@@ -14,14 +15,22 @@ from tiered.broker.groups import commit_writer
 from tiered.broker.groups.commit_writer import MAX_WAITING_ENTRIES
 from tiered.broker.groups.committed_offsets import MAX_ENTRIES, OffsetEntry
 from tiered.broker.groups.values import Fence, GroupKind
-from tiered.errors import CoordinatorNotAvailable, InvalidRequest, MetadataOutcomeUnknown, NotCoordinator
+from tiered.errors import (
+    CoordinatorNotAvailable,
+    InvalidRequest,
+    MetadataOutcomeUnknown,
+    MetadataUnavailable,
+    NotCoordinator,
+)
 from tiered.ids import TopicId, TopicPartition
 from tiered.meta import brokers, coordinator_slots, group_offsets
 from tiered.meta.coordinator_slots import TENURE_BITS, SlotRow
+from tiered.meta.engine import Database
 from tiered.meta.group_offsets import WriteOutcome, WritingCoordinator
 from tiered.meta.groups import GroupRow
 
 LINGER_MS = 300
+T = TypeVar("T")
 
 
 @pytest.fixture
@@ -153,6 +162,43 @@ async def test_a_generation_on_its_way_to_sql_is_what_loading_finds(broker: Coor
             await asyncio.sleep(0.01)
     assert await broker.groups.offsets.load_group("billing") == expected
     assert list(await broker.groups.offsets.list_groups()) == [expected]
+
+
+class _Away(Database):
+    """A catalogue that cannot be reached while `is_away`, and counts who tries."""
+
+    is_away = False
+    tries = 0
+
+    async def run(self, fn: Callable[[Connection], T], *, deadline_ms: int | None = None, ahead: bool = False) -> T:
+        if not _Away.is_away:
+            return await super().run(fn, deadline_ms=deadline_ms, ahead=ahead)
+        _Away.tries += 1
+        raise MetadataUnavailable("SQL is away")
+
+
+async def test_while_sql_is_away_states_that_changed_often_are_tried_no_more_often(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each change is tried at once. If each of these had a next try of its own, they would never become fewer."""
+    monkeypatch.setattr(commit_writer, "RETRY_MS", 50.0)
+    async with coordinating(tmp_path, sql=_Away, tiered_offset_commit_linger_ms="0") as broker:
+        _Away.is_away = True
+        for generation in range(20):
+            note(broker, generation)
+            tries = _Away.tries
+            while _Away.tries == tries:
+                await asyncio.sleep(0.002)
+        tries, began_ms = _Away.tries, broker.context.clock.monotonic_ms()
+        await asyncio.sleep(0.5)
+        _Away.is_away = False
+        assert _Away.tries - tries <= (broker.context.clock.monotonic_ms() - began_ms) / 50 + 1
+        async with asyncio.timeout(20):
+            while await scalar(broker, "SELECT max(generation) FROM consumer_group") != 19:
+                await asyncio.sleep(0.01)
+    assert [each.getMessage().split(":")[0] for each in caplog.records if "groups" in each.getMessage()] == [
+        "the states of groups are not stored yet", "the states of groups are stored again"
+    ]  # fmt: skip
 
 
 async def test_a_deleted_group_does_not_come_back_with_a_state_that_was_due(broker: Coordinating) -> None:
