@@ -46,27 +46,29 @@ class PostgresServer(EmbeddedPostgres):
             os.kill(backend_pid, signal.SIGCONT)
 
     def freeze_all(self) -> None:
-        """Stops the whole server in its tracks: connections are made, and nothing answers."""
-        for pid in self._all_pids():
+        """Stops the whole server in its tracks: connections are made, and nothing answers.
+
+        The postmaster first: it makes no new children then, and those that end stay, as nobody hears of it.
+        """
+        os.kill(self._postmaster(), signal.SIGSTOP)
+        for pid in self._children():
             os.kill(pid, signal.SIGSTOP)
 
     def thaw_all(self) -> None:
         """Lets it go on where it was."""
-        for pid in self._all_pids():
+        for pid in self._children():
             os.kill(pid, signal.SIGCONT)
+        os.kill(self._postmaster(), signal.SIGCONT)
 
-    def _all_pids(self) -> list[int]:
-        """The postmaster, which makes no new children once it is stopped, and then its children."""
-        postmaster = int((self.data / "postmaster.pid").read_text().splitlines()[0])
-        return [
-            postmaster,
-            *(int(path.name) for path in Path("/proc").glob("[0-9]*") if self._is_its_own(int(path.name))),
-        ]
+    def _postmaster(self) -> int:
+        return int((self.data / "postmaster.pid").read_text().splitlines()[0])
+
+    def _children(self) -> list[int]:
+        return [int(path.name) for path in Path("/proc").glob("[0-9]*") if self._is_its_own(int(path.name))]
 
     def _is_its_own(self, pid: int) -> bool:
-        postmaster = (self.data / "postmaster.pid").read_text().splitlines()[0]
         try:
-            return f"PPid:\t{postmaster}\n" in Path(f"/proc/{pid}/status").read_text()
+            return f"PPid:\t{self._postmaster()}\n" in Path(f"/proc/{pid}/status").read_text()
         except (FileNotFoundError, ProcessLookupError):
             return False
 
