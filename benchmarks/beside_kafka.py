@@ -1,8 +1,8 @@
 """Transactions and groups' offsets beside Apache Kafka, turn by turn: as many at a time as each can answer.
 
-Owns both brokers and the order. Each has its own defaults: Apache Kafka leaves it to the kernel when anything is
+Owns the brokers and the order. Each has its own defaults: Apache Kafka leaves it to the kernel when anything is
 written to the disk, and ours syncs each transition of a transaction and each committed offset, in SQL, before it
-answers. A third side is ours on a PostgreSQL that syncs as well.
+answers. So there are two more sides: the same Apache Kafka, told to sync these too, and ours on a PostgreSQL that does.
 """
 
 import json
@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from benchmarks.coordinated import Asked
 from benchmarks.scenarios import Run, Say
@@ -21,9 +22,14 @@ from benchmarks.systems import Tiered
 from tests.apache_kafka import apache_kafka
 from tests.postgres import PostgresServer
 
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
 CLIENTS = (1, 100)
 TRANSACTIONS, OFFSETS = "transactions", "offsets"
-KAFKA = "kafka"
+KAFKA, SYNCED_KAFKA = "kafka", "kafka, synced"
+STATE_TOPICS = ("__transaction_state", "__consumer_offsets")
+"""Where Apache Kafka keeps what ours has in SQL."""
 GROUPS_PARTITIONS = 20
 
 
@@ -91,8 +97,13 @@ def run_asked(side: Side, scenario: Scenario, topic: str, seconds: float) -> Run
     from confluent_kafka.admin import AdminClient, NewTopic
 
     admin = AdminClient({"bootstrap.servers": side.bootstrap, "log_level": 3})
-    if topic not in admin.list_topics(timeout=30).topics:
+    there = admin.list_topics(timeout=30).topics.keys()
+    if topic not in there:
         admin.create_topics([NewTopic(topic, scenario.partitions, 1)])[topic].result(30)
+    if side.name in (KAFKA, SYNCED_KAFKA):
+        # Apache Kafka makes these topics when it is first asked, which the plain side is.
+        for state_topic in there & set(STATE_TOPICS):
+            _sync_each_record(admin, state_topic, side.name == SYNCED_KAFKA)
     asked = Asked(**asdict(scenario), bootstrap=side.bootstrap, topic=topic, seconds=seconds, pid=side.pid)
     options = [each for name, value in asdict(asked).items() if name != "what" for each in (f"--{name}", str(value))]
     command = [sys.executable, "-m", "benchmarks.coordinated", asked.what, *options]
@@ -101,6 +112,16 @@ def run_asked(side: Side, scenario: Scenario, topic: str, seconds: float) -> Run
         raise SystemExit(f"{scenario.name} on {side.name} failed: {run.stderr.strip()[-2000:]}")
     result: Run = json.loads(run.stdout)
     return result
+
+
+def _sync_each_record(admin: "AdminClient", topic: str, syncs: bool) -> None:
+    """Or, as by default, none."""
+    from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+    operation = AlterConfigOpType.SET if syncs else AlterConfigOpType.DELETE
+    entry = ConfigEntry("flush.messages", "1", incremental_operation=operation)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    admin.incremental_alter_configs([resource])[resource].result(30)
 
 
 @contextmanager
@@ -123,6 +144,6 @@ def _sides(folder: Path) -> Iterator[list[Side]]:
             running.callback(broker.kill)
             broker.start()
         yield [
-            Side(name=KAFKA, bootstrap=kafka.bootstrap, pid=kafka.pid),
+            *(Side(name=each, bootstrap=kafka.bootstrap, pid=kafka.pid) for each in (KAFKA, SYNCED_KAFKA)),
             *(Side(name=each.name, bootstrap=each.bootstrap, pid=each.pid) for each in (on_sqlite, on_postgres)),
         ]
