@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from sqlalchemy.exc import OperationalError
+
 from tests.cluster.links import CLIENTS, LinkFault
 from tests.cluster.network import HELD, HELD_ANSWERS, HELD_REQUESTS, SQL, broker_name
 from tests.cluster.object_store import STORE_FAULTS
@@ -60,7 +62,10 @@ def _restart(cluster: ClusterProcesses, chance: random.Random, broker_id: int) -
 
 def _wipe(cluster: ClusterProcesses, chance: random.Random, broker_id: int) -> Undo:
     """One copy of everything is lost. Only where all others are in sync: else no promise covers it."""
-    in_sync = cluster.is_in_sync()
+    try:
+        in_sync = cluster.is_in_sync()
+    except OperationalError:
+        in_sync = False  # A longer fault has SQL away.
     cluster.kill(broker_id)
     if in_sync:
         cluster.wipe(broker_id)
