@@ -10,10 +10,9 @@ Rows are locked in the order of their ids, after the slots: no two writers ever 
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Select, bindparam, delete, insert, select, text
+from sqlalchemy import Connection, Select, bindparam, delete, select, text
 
 from tiered.errors import NotCoordinator, TieredError
 from tiered.ids import TopicId, TopicPartition
@@ -21,7 +20,7 @@ from tiered.meta import coordinator_slots, producer_ids, transaction_offsets
 from tiered.meta.coordinator_slots import tenure_of
 from tiered.meta.group_offsets import WriteOutcome, WritingCoordinator, hold
 from tiered.meta.tables import IS_OPEN, transaction_commit, transaction_partition, transactional_producer
-from tiered.meta.upserts import insert_for, insert_in
+from tiered.meta.upserts import insert_for, put_on_sqlite
 from tiered.rules.transactions.transaction_state import (
     RAISES_EPOCH,
     PreparedTransaction,
@@ -300,8 +299,11 @@ def _values(transition: TransactionChange, slot_epochs: Mapping[int, int]) -> di
 
 
 _COLUMNS = tuple(column.name for column in transactional_producer.c)
+_UPDATED = ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS if name != "transactional_id")
+_IF_KNOWN = f"ON CONFLICT (transactional_id) DO UPDATE SET {_UPDATED}"
 # One statement with an array for each column: a fraction of the time of as many statements.
-_POSTGRES_UPSERT = text("""
+_POSTGRES_UPSERT = text(
+    f"""
 INSERT INTO transactional_producer (transactional_id, slot, producer_id, producer_epoch, last_producer_epoch,
                                     previous_producer_id, next_producer_id, timeout_ms, state, protocol, started_at_ms,
                                     changed_at_ms, coordinator_epoch)
@@ -311,13 +313,9 @@ SELECT * FROM unnest(CAST(:transactional_id AS text[]), CAST(:slot AS int[]), CA
                      CAST(:timeout_ms AS int[]), CAST(:state AS text[]), CAST(:protocol AS int[]),
                      CAST(:started_at_ms AS bigint[]), CAST(:changed_at_ms AS bigint[]),
                      CAST(:coordinator_epoch AS bigint[]))
-ON CONFLICT (transactional_id) DO UPDATE
-SET slot = excluded.slot, producer_id = excluded.producer_id, producer_epoch = excluded.producer_epoch,
-    last_producer_epoch = excluded.last_producer_epoch, previous_producer_id = excluded.previous_producer_id,
-    next_producer_id = excluded.next_producer_id, timeout_ms = excluded.timeout_ms, state = excluded.state,
-    protocol = excluded.protocol, started_at_ms = excluded.started_at_ms, changed_at_ms = excluded.changed_at_ms,
-    coordinator_epoch = excluded.coordinator_epoch
-""")
+{_IF_KNOWN}
+"""  # noqa: S608
+)
 
 
 def _put(conn: Connection, transitions: Sequence[TransactionChange], slot_epochs: Mapping[int, int]) -> None:
@@ -325,22 +323,12 @@ def _put(conn: Connection, transitions: Sequence[TransactionChange], slot_epochs
     if conn.dialect.name == "postgresql":
         conn.execute(_POSTGRES_UPSERT, {name: [row[name] for row in rows] for name in _COLUMNS})
         return
-    conn.execute(_sqlite_upsert(), rows)
-
-
-@cache
-def _sqlite_upsert() -> Any:
-    statement = insert_in("sqlite", transactional_producer)
-    new = statement.excluded
-    return statement.on_conflict_do_update(
-        index_elements=["transactional_id"], set_={name: new[name] for name in _COLUMNS if name != "transactional_id"}
-    )
+    put_on_sqlite(conn, transactional_producer, rows, on_conflict=_IF_KNOWN)
 
 
 _FORGET_PARTITIONS = delete(transaction_partition).where(
     transaction_partition.c.transactional_id.in_(bindparam("names", expanding=True))
 )
-_ADD_PARTITIONS = insert(transaction_partition)
 _POSTGRES_PARTITIONS = text("""
 INSERT INTO transaction_partition (transactional_id, topic_id, partition)
 SELECT * FROM unnest(CAST(:transactional_id AS text[]), CAST(:topic_id AS uuid[]), CAST(:partition AS int[]))
@@ -368,7 +356,7 @@ def _put_partitions(conn: Connection, transitions: Sequence[TransactionChange]) 
     if conn.dialect.name == "postgresql":
         conn.execute(_POSTGRES_PARTITIONS, {name: [row[name] for row in rows] for name in rows[0]})
     else:
-        conn.execute(_ADD_PARTITIONS, rows)
+        put_on_sqlite(conn, transaction_partition, rows)
 
 
 def _decide_offsets(conn: Connection, transitions: Sequence[TransactionChange]) -> None:
