@@ -436,9 +436,9 @@ class Log:
                 self._flushing.directory_changed = True
         if removed:
             try:
-                self._side.keep_leader_epochs(removed[-1].end_offset)
-            except OSError as error:  # A full disk needs the removal; the next recovery point keeps them.
-                log.warning("%s: leader epochs are not on disk yet: %s", self.directory, error)
+                self._side.keep_before_removal(removed[-1].end_offset)
+            except OSError as error:  # A full disk needs the removal; the next recovery point keeps the epochs.
+                log.warning("%s: leader epochs or producers are not on disk yet: %s", self.directory, error)
         try:
             for segment in removed:
                 self._open_segments.drop(segment)

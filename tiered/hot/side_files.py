@@ -117,6 +117,18 @@ class SideFiles:
             self.snapshot_offsets = tuple(each for each in known if each in wanted)
             remove_snapshots(self._fs, self._directory, [each for each in known if each not in wanted])
 
+    def keep_before_removal(self, offset: int) -> None:
+        """Returns when what segments below `offset` say of leader epochs and, if there is a snapshot at `offset`, of
+        their producers survives a power loss. Blocking; raises OSError.
+
+        Due before they are removed: it is nowhere else on this disk.
+        """
+        self.keep_leader_epochs(offset)
+        with suppress(FileNotFoundError):
+            with self._fs.open(snapshot_path(self._directory, offset), writable=True) as file:
+                self._fs.sync(file)
+            self._fs.sync_directory(self._directory)
+
     def latest_snapshot(self, at_or_below: int) -> tuple[int, tuple[ProducerEntry, ...]] | None:
         for offset in reversed(self.snapshot_offsets):
             if offset <= at_or_below:

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from tests.unit.hot.faulty_file_system import FaultyFileSystem
 from tests.unit.hot.log_files import NOW_MS, append, batch, contents, open_log
 from tiered.errors import LogDirFailed
+from tiered.formats.producer_snapshot import ProducerBatch, ProducerEntry
 from tiered.hot.flush import write_again
 from tiered.hot.log import Log
 
@@ -393,6 +395,25 @@ def test_a_segment_that_cannot_be_removed_is_found_again_at_the_next_start(
     again = open_log(tmp_path / "log", fs=fs)
     assert again.local_log_start_offset == 0
     assert len(again.delete_local_before(2)) == 2
+
+
+def test_a_power_loss_takes_no_producer_whose_batches_are_no_longer_here(tmp_path: Path) -> None:
+    written = ProducerBatch(base_sequence=4, last_sequence=4, base_offset=0, last_offset=0, timestamp_ms=NOW_MS)
+    known = ProducerEntry(producer_id=7, producer_epoch=1, batches=(written,))
+    gone = 0
+    for seed in range(20):
+        directory, fs = tmp_path / str(seed) / "log", FaultyFileSystem(stash=tmp_path / str(seed) / "stash")
+        log = open_log(directory, fs=fs, segment_bytes=100)
+        log.producer_source = lambda: (known,)
+        for _ in range(3):
+            append(log, batch(1))
+        log.flush()
+        log.delete_local_before(2)
+        fs.lose_power(directory, random.Random(seed))
+        again = open_log(directory, fs=fs)
+        gone += again.local_log_start_offset == 2
+        assert again.latest_snapshot(2) == (2, (known,))
+    assert gone, "otherwise the power loss gave all of them back"
 
 
 LIMITED = """
