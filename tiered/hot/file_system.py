@@ -6,7 +6,6 @@ that fails, runs full and loses power; one contract suite holds for both.
 """
 
 import os
-from collections.abc import Sequence
 from contextlib import suppress
 from io import FileIO
 from pathlib import Path
@@ -58,9 +57,8 @@ class FileSystem(Protocol):
     def sizes(self, directory: str) -> dict[str, int]:
         """Name and size in bytes of every regular file in the directory; FileNotFoundError when it is missing."""
 
-    def make_directories(self, parent: str, names: Sequence[str]) -> None:
-        """Creates the directories in `parent`, and its missing parents, durably; those that exist stay as they are.
-        When it raises, none is there that may be gone after a power loss."""
+    def make_directory(self, path: str) -> None:
+        """Creates the directory and its missing parents, durably; nothing happens when it exists."""
 
 
 class RealFileSystem:
@@ -112,23 +110,13 @@ class RealFileSystem:
                         found[entry.name] = entry.stat(follow_symlinks=False).st_size
         return found
 
-    def make_directories(self, parent: str, names: Sequence[str]) -> None:
-        wanted = [Path(parent, name) for name in names]
-        missing = [path for path in wanted if not path.is_dir()]
-        if not missing:
+    def make_directory(self, path: str) -> None:
+        if Path(path).is_dir():
             return
-        above = Path(parent)
-        if not above.is_dir():
-            self.make_directories(str(above.parent), (above.name,))
-        try:
-            for path in missing:
-                path.mkdir(exist_ok=True)
-            self.sync_directory(parent)
-        except OSError:
-            for path in missing:
-                with suppress(OSError):
-                    path.rmdir()
-            raise
+        parent = str(Path(path).parent)
+        self.make_directory(parent)
+        Path(path).mkdir(exist_ok=True)
+        self.sync_directory(parent)
 
 
 def write_all(fs: FileSystem, file: FileIO, data: Data, position: int) -> None:
