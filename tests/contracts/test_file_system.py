@@ -99,9 +99,20 @@ def test_sizes_lists_regular_files_only(fs: FileSystem, folder: Path) -> None:
 
 
 def test_directories_are_made_with_their_parents_and_may_exist(fs: FileSystem, folder: Path) -> None:
-    fs.make_directory(str(folder / "x" / "y" / "z"))
-    fs.make_directory(str(folder / "x" / "y" / "z"))
-    assert (folder / "x" / "y" / "z").is_dir()
+    for names in (("a", "b"), ("b", "c")):
+        fs.make_directories(str(folder / "x" / "y"), names)
+        assert all((folder / "x" / "y" / name).is_dir() for name in names)
+
+
+def test_directories_that_a_power_loss_may_take_are_not_there(folder: Path) -> None:
+    class Unsynced(RealFileSystem):
+        def sync_directory(self, path: str) -> None:
+            raise OSError(errno.EIO, "it is not on disk")
+
+    (folder / "old").mkdir()
+    with pytest.raises(OSError, match="not on disk"):
+        Unsynced().make_directories(str(folder), ("new", "old"))
+    assert [each.name for each in folder.iterdir()] == ["old"]
 
 
 @pytest.mark.parametrize("durable", [True, False])

@@ -7,7 +7,7 @@ renames and removals since the directory's last sync. What kill -9 leaves is eve
 import errno
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from io import FileIO
 from pathlib import Path
 from random import Random
@@ -214,6 +214,6 @@ class ProcessFiles:
         self._step("sizes", directory)
         return dict(sorted(self._real.sizes(directory).items()))
 
-    def make_directory(self, path: str) -> None:
-        self._step("make_directory", path)
-        self._real.make_directory(path)
+    def make_directories(self, parent: str, names: Sequence[str]) -> None:
+        self._step("make_directories", parent)
+        self._real.make_directories(parent, names)

@@ -264,6 +264,8 @@ class ChangeApplier:
         committed: Mapping[TopicPartition, Sequence[CommittedSegment]],
     ) -> list[Partition]:
         """The rows of `rows` whose logs could be opened. Keeps the reason why another could not."""
+        if len(rows) > 1:
+            await self._loader.make_folders(topic, rows)
         found = await asyncio.gather(*(self._open_one(topic, row, committed) for row in rows))
         return [partition for partition in found if partition is not None]
 

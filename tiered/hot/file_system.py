@@ -6,6 +6,7 @@ that fails, runs full and loses power; one contract suite holds for both.
 """
 
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from io import FileIO
 from pathlib import Path
@@ -57,8 +58,9 @@ class FileSystem(Protocol):
     def sizes(self, directory: str) -> dict[str, int]:
         """Name and size in bytes of every regular file in the directory; FileNotFoundError when it is missing."""
 
-    def make_directory(self, path: str) -> None:
-        """Creates the directory and its missing parents, durably; nothing happens when it exists."""
+    def make_directories(self, parent: str, names: Sequence[str]) -> None:
+        """Creates the directories in `parent`, and its missing parents, durably; those that exist stay as they are.
+        When it raises, none is there that may be gone after a power loss."""
 
 
 class RealFileSystem:
@@ -110,13 +112,23 @@ class RealFileSystem:
                         found[entry.name] = entry.stat(follow_symlinks=False).st_size
         return found
 
-    def make_directory(self, path: str) -> None:
-        if Path(path).is_dir():
+    def make_directories(self, parent: str, names: Sequence[str]) -> None:
+        wanted = [Path(parent, name) for name in names]
+        missing = [path for path in wanted if not path.is_dir()]
+        if not missing:
             return
-        parent = str(Path(path).parent)
-        self.make_directory(parent)
-        Path(path).mkdir(exist_ok=True)
-        self.sync_directory(parent)
+        above = Path(parent)
+        if not above.is_dir():
+            self.make_directories(str(above.parent), (above.name,))
+        try:
+            for path in missing:
+                path.mkdir(exist_ok=True)
+            self.sync_directory(parent)
+        except OSError:
+            for path in missing:
+                with suppress(OSError):
+                    path.rmdir()
+            raise
 
 
 def write_all(fs: FileSystem, file: FileIO, data: Data, position: int) -> None:

@@ -7,6 +7,7 @@ below the recovery point on its own: records that were on disk and are gone are 
 
 import errno
 from contextlib import suppress
+from pathlib import Path
 
 from tiered.errors import CorruptBatch, CorruptFile
 from tiered.formats.leader_epoch_file import decode_leader_epochs
@@ -74,7 +75,8 @@ class Recoverer:
         self._index_interval_bytes = index_interval_bytes
         self._now_ms = now_ms
         self._report = Recovery()
-        self._fs.make_directory(directory)
+        path = Path(directory)
+        self._fs.make_directories(str(path.parent), (path.name,))
         self._sizes = self._fs.sizes(directory)
         for name in [name for name in self._sizes if name.endswith(TEMPORARY_SUFFIX)]:
             self._unlink(name)

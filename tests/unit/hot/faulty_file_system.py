@@ -7,7 +7,7 @@ since the file's last sync, and creations, renames and removals since the direct
 import errno
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from io import FileIO
 from pathlib import Path
@@ -133,9 +133,9 @@ class FaultyFileSystem:
         self._step("sizes", directory)
         return self.real.sizes(directory)
 
-    def make_directory(self, path: str) -> None:
-        self._step("make_directory", path)
-        self.real.make_directory(path)
+    def make_directories(self, parent: str, names: Sequence[str]) -> None:
+        self._step("make_directories", parent)
+        self.real.make_directories(parent, names)
 
     def _keep(self, path: str) -> Path | None:
         if not Path(path).exists():

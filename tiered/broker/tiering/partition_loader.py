@@ -8,6 +8,7 @@ import asyncio
 import logging
 import shutil
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 
 from tiered.broker.context import BrokerContext
@@ -54,6 +55,15 @@ class PartitionLoader:
         self._log_failed = log_failed
         self._has_failed_log = has_failed_log
         self._topics = topics
+
+    async def make_folders(self, topic: Topic, rows: Sequence[PartitionRow]) -> None:
+        """Makes the folders of a topic's logs, with one sync for all. Where that fails, each log makes its own when it
+        is opened, or says why it cannot."""
+        parent = str(self._context.data.log_root / str(topic.topic_id))
+        with suppress(OSError):
+            await self._context.disk.run(
+                self._context.files.make_directories, parent, [str(row.partition) for row in rows]
+            )
 
     async def open(self, topic: Topic, row: PartitionRow, committed: Sequence[CommittedSegment] | None) -> Partition:
         """The partition of `row`, without a role yet. `committed` are its segments in the store; None where they
