@@ -210,7 +210,8 @@ class Transactor(Client):
             self._sequences.clear()
 
     async def _insist(self, what: str, work: Callable[[], Awaitable[T]], route: Route | None = None) -> T:
-        """Until it is answered. Raises Over where the transaction can only be aborted, Replaced where not even that."""
+        """Until it is answered. Raises Over where the transaction can only be aborted, Replaced where not even that:
+        of an `add` without an answer nobody knows whether there is a transaction to abort."""
         for _ in range(TRIES):
             try:
                 return await work()
@@ -226,7 +227,7 @@ class Transactor(Client):
                 self.world.counts[f"{what}: {type(error).__name__}"] += 1
                 self._coordinators.clear()
                 await (route or self).rest()
-        raise (Replaced if what in ("end", "initialize") else Over)(f"{what}: no answer")
+        raise (Replaced if what in ("end", "initialize", "add") else Over)(f"{what}: no answer")
 
     # Questions
 
