@@ -75,7 +75,7 @@ class ChangeApplier:
     async def begin(self, everything: ChangeSet) -> None:
         """Applies the catalogue as the registration saw it. Raises what opening a log raised that nobody else holds;
         of others this broker is one replica less, until it can be opened."""
-        await self._apply(everything)
+        await self._apply(everything, committed_rows.by_partition(everything.segments))
         for key, error in self._unopened.items():
             row = self._image.row(key)
             if row is None or len(row.replicas) == 1:
@@ -93,9 +93,13 @@ class ChangeApplier:
         if found.number == self._image.change_number:
             await self._open_again()
         else:
-            await self._apply(found)
+            await self._apply(found, {})
 
-    async def _apply(self, found: ChangeSet) -> None:
+    async def _apply(
+        self, found: ChangeSet, committed_before: Mapping[TopicPartition, Sequence[CommittedSegment]]
+    ) -> None:
+        """`committed_before` has all committed segments of partitions that are to be opened. Those of others are asked
+        for: a set that has only changes says nothing of what was committed before."""
         image = self._image
         if found.broker_configs is not None:
             self._take_settings(found.broker_configs)
@@ -114,8 +118,7 @@ class ChangeApplier:
         for row in rows:
             self._count_election(row)
             image.put_row(row)
-        committed = committed_rows.by_partition(found.segments)
-        touched = await self._apply_rows(rows, committed)
+        touched = await self._apply_rows(rows, committed_rows.by_partition(found.segments))
         if brokers_changed:
             self._replication.brokers_changed()
         self._replication.rows_applied(touched)
@@ -125,7 +128,7 @@ class ChangeApplier:
         for topic_id in deleted:
             await self._remove_topic(topic_id)
         elsewhere = {row.topic_id for row in rows if self._is_misplaced(row)}
-        await self._refit(living, elsewhere - living.keys(), committed)
+        await self._refit(living, elsewhere - living.keys(), committed_before)
         for partition in touched:
             await self._keep_log_start(partition)
         image.change_number = found.number

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.catalogue import register, segment_plan
 from tests.support.partition_appends import append, batch
 from tests.unit.broker.groups.coordinators import Coordinating, coordinating
 from tests.unit.broker.replication.replicas import TOPIC_ID
@@ -35,7 +36,7 @@ from tiered.cold.chunks.reader import ColdReader
 from tiered.config import ConfigChange, ConfigOperation
 from tiered.errors import InvalidTopic, OffsetOutOfRange, TieredError
 from tiered.ids import TopicPartition
-from tiered.meta import changes, settings, topics
+from tiered.meta import changes, segments, settings, topics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,6 +214,30 @@ async def test_a_log_that_cannot_be_opened_holds_up_no_other_and_is_tried_again(
         assert [each.topic_partition.partition for each in broker.topics.by_name("t").partitions] == [0, 1]
         assert blocked not in parts.failed_replicas
         parts.applier.check_opened(TOPIC_ID)
+
+
+async def test_a_log_that_is_opened_beside_a_commit_knows_the_commits_before_it_too(tmp_path: Path) -> None:
+    async with administered(tmp_path) as parts:
+        broker = parts.broker
+        key = TopicPartition(TOPIC_ID, 0)
+        in_the_way = broker.context.data.log_of(key)
+        in_the_way.parent.mkdir(parents=True)
+        in_the_way.write_bytes(b"")
+
+        async def commit(base_offset: int, end_offset: int) -> None:
+            plan = segment_plan(TOPIC_ID, base_offset, end_offset)
+            await broker.database.run(lambda conn: segments.plan(conn, plan))
+            await broker.database.run(lambda conn: segments.commit(conn, plan.object_id, leader_epoch=0, now_ms=0))
+            await parts.feed.refresh()
+
+        await broker.database.run(lambda conn: register(conn, 2))
+        create = partial(topics.create, name="t", topic_id=TOPIC_ID, assignments=[(2, 1)], configs={}, now_ms=0)
+        await broker.database.run(create)
+        await commit(0, 10)
+        assert key in parts.failed_replicas
+        in_the_way.unlink()
+        await commit(10, 20)
+        assert [each.end_offset for each in broker.topics.by_name("t").partition(0).committed] == [10, 20]
 
 
 async def test_settings_in_the_catalogue_that_are_not_allowed_leave_the_last_ones(tmp_path: Path) -> None:
