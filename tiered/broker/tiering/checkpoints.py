@@ -20,7 +20,8 @@ from tiered.broker.partitions.partition import Partition
 from tiered.broker.partitions.topics import Topics
 from tiered.broker.view.image import ClusterImage
 from tiered.cold.bucket import checkpoints
-from tiered.errors import TieredError
+from tiered.errors import CorruptMetadata, TieredError
+from tiered.formats import segment_check
 from tiered.formats.acl_entries import AclEntry
 from tiered.formats.checkpoint import ClusterCheckpoint, PageRef, PartitionCheckpoint, TopicEntry
 from tiered.formats.pin_entries import PinEntry, PinnedOffsets
@@ -187,6 +188,10 @@ class CheckpointWriter:
             segments=partition.committed,
             high_watermark=partition.high_watermark,
         )
+        fault = _fault_of_ends(checkpoint)
+        if fault is not None:
+            self._failed(partition.name, CorruptMetadata(f"{fault}; the one in the bucket stays as it was"))
+            return False
         key = where.topic_id, where.partition
         write = partial(checkpoints.write_partition_checkpoint, known=self._pages.get(key, frozenset()))
         try:
@@ -204,6 +209,14 @@ class CheckpointWriter:
         """However many are stale, one line."""
         self._context.counters.checkpoint_failures += 1
         self._failures.failed(error, of=name)
+
+
+def _fault_of_ends(checkpoint: PartitionCheckpoint) -> str | None:
+    """Why readers would refuse it, by its first and its last segment alone: it must replace none that they take."""
+    segments = checkpoint.segments
+    first = segment_check.check_follows(None, segments[0], checkpoint.log_start_offset) if segments else ()
+    fault = next(iter(first), None) or segment_check.check_end(checkpoint, segments[-1] if segments else None)
+    return None if fault is None else f"{fault.message} (offsets {fault.first_offset} to {fault.last_offset})"
 
 
 def _list_pins(conn: Connection) -> tuple[PinRow, ...]:

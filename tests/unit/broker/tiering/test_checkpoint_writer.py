@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.broker.tiering.tiers import TOPIC_ID, tiers
+from tiered.broker.partitions.cold_end import ColdEnd
 from tiered.cold.bucket import checkpoints
 from tiered.errors import StoreUnavailable
 
@@ -30,6 +31,22 @@ async def test_what_cannot_be_written_stays_stale_and_is_said_once(
             "the checkpoint of orders-0 could not be written; stale ones are tried again and again: the store is away",
             "checkpoints are written again",
         ]
+
+
+async def test_a_leader_that_does_not_know_all_segments_replaces_no_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with tiers(tmp_path) as made:
+        await made.upload_all()
+        await made.checkpoints.write_stale()
+        before = await made.context.uploads.run(checkpoints.read_partition, made.context.store, TOPIC_ID, 0)
+        known = made.partition.committed[1:]
+        monkeypatch.setattr(ColdEnd, "committed", property(lambda _: known))
+        made.checkpoints.partition_changed(made.partition)
+        await made.checkpoints.write_stale()
+        assert await made.context.uploads.run(checkpoints.read_partition, made.context.store, TOPIC_ID, 0) == before
+        assert made.checkpoints.is_stale(TOPIC_ID, 0)
+        assert "1 offsets are missing: no segment holds them (offsets 0 to 0)" in caplog.text
 
 
 async def test_the_controller_alone_writes_the_clusters_checkpoint(tmp_path: Path) -> None:
