@@ -20,6 +20,7 @@ from tiered import runtime
 from tiered.broker.host import disk_reserve
 from tiered.broker.partitions.partition import Partition
 from tiered.broker.rounds import housekeeping
+from tiered.broker.tiering import partition_loader
 from tiered.formats import control_record
 from tiered.hot.log import Log
 from tiered.meta import changes, group_offsets, transactions
@@ -123,14 +124,14 @@ _CONTROL = 0x20
 
 
 def _install_log() -> None:
-    plain_open = Log.open.__func__  # type: ignore[attr-defined]
+    plain_open = partition_loader.open_log  # type: ignore[attr-defined]
 
-    def open_(cls: type[Log], *args: Any, **kwargs: Any) -> Log:
-        log: Log = plain_open(cls, *args, **kwargs)
+    def open_log(*args: Any, **kwargs: Any) -> Log:
+        log = plain_open(*args, **kwargs)
         _check("log_opened", log)
         return log
 
-    Log.open = classmethod(open_)  # type: ignore[assignment]
+    partition_loader.open_log = open_log  # type: ignore[attr-defined]
 
     plain_append = Log.append
 

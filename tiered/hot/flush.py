@@ -1,18 +1,17 @@
 """Flushes a log to disk, and records how far it is flushed.
 
-Owns `flushed_offset`, the recovery point, and what is done where an earlier fsync has failed. Must never count bytes as
-flushed before the disk has said so, nor let the recovery point say more than is true.
+Owns `flushed_offset` and the recovery point. Must never count bytes as flushed before the disk has said so, nor let the
+recovery point say more than is true.
 """
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
-from tiered.errors import LogDirFailed
 from tiered.formats.producer_snapshot import ProducerEntry
-from tiered.hot.file_system import FileSystem, read_whole, write_all
-from tiered.hot.marks import MAX_MARK_BYTES, RECOVERY_POINT_FILE, RecoveryPoint, SegmentMark, decode_recovery_point
+from tiered.hot.file_system import FileSystem
+from tiered.hot.marks import RecoveryPoint, SegmentMark
 from tiered.hot.producer_files import producers_at
 from tiered.hot.recovery_report import Recovered
 from tiered.hot.segment import LOG_SUFFIX, LogSegment
@@ -24,8 +23,6 @@ log = logging.getLogger(__name__)
 
 RECOVERY_STEP_BYTES = 256 << 20
 """The recovery point is written when a segment is flushed, or so much more of one: a restart scans no more."""
-
-_COPY_BYTES = 1 << 20
 
 Segments = tuple[LogSegment, ...]
 
@@ -169,37 +166,3 @@ def producers_of(
 ) -> tuple[ProducerEntry, ...]:
     """The state of all producers when the log ended at `offset`. Raises CorruptBatch, OSError."""
     return tuple(producers_at(fs, directory, segments, side.snapshot_offsets, offset, []).values())
-
-
-def write_again(fs: FileSystem, directory: str) -> None:
-    """Returns when whatever the segments in `directory` hold above the recovery point is on disk. Blocking; before the
-    log is opened. Raises LogDirFailed; then it is as it was.
-
-    For a start after an fsync that failed: the kernel then counts pages as clean that it never wrote. It gives them to
-    readers for a while, lets further fsyncs succeed, and drops them one day. What is written again is dirty again. All
-    bytes stay where and what they are, so that a crash in between harms nothing.
-    """
-    try:
-        _write_again(fs, directory, fs.sizes(directory))
-    except FileNotFoundError:
-        return  # Nothing was ever written here.
-    except OSError as error:
-        raise LogDirFailed(
-            f"{directory} cannot be written again, as it has to be after an fsync that failed: {error}. Check the disk"
-        ) from error
-
-
-def _write_again(fs: FileSystem, directory: str, sizes: Mapping[str, int]) -> None:
-    point = decode_recovery_point(read_whole(fs, f"{directory}/{RECOVERY_POINT_FILE}", max_bytes=MAX_MARK_BYTES))
-    marks = () if point is None else point.segments
-    on_disk = {f"{mark.base_offset:020}{LOG_SUFFIX}": mark.size_bytes for mark in marks}
-    for name, size_bytes in sizes.items():
-        position = on_disk.get(name, 0)
-        if not name.endswith(LOG_SUFFIX) or position >= size_bytes:
-            continue
-        with fs.open(f"{directory}/{name}", writable=True) as file:
-            while data := fs.read(file, _COPY_BYTES, position):
-                write_all(fs, file, data, position)
-                position += len(data)
-            fs.sync(file)
-    fs.sync_directory(directory)

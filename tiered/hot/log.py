@@ -1,9 +1,9 @@
 """One partition's local log: appends, rolls, flushes, cuts and removes segments, and answers reads.
 
 Owns the files of one directory and their state in memory. Appends, rolls and reads run on the event loop;
-`open`, `flush`, `close`, `delete_local_before`, the truncations and what compaction asks for belong in threads, where a
-flush runs beside appends. Reads may come from any thread. Must never answer an append whose bytes are only partly
-written, nor call flushed what one failed fsync has made uncertain.
+`flush`, `close`, `delete_local_before`, the truncations and what compaction asks for belong in threads, where a flush
+runs beside appends. Reads may come from any thread. Must never answer an append whose bytes are only partly written,
+nor call flushed what one failed fsync has made uncertain.
 """
 
 import logging
@@ -11,7 +11,6 @@ import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
 
 from tiered.errors import Corrupt, LogDirFailed, OffsetOutOfRange, ShuttingDown
 from tiered.file_slice import FileSlice
@@ -23,10 +22,9 @@ from tiered.formats.time_index import TimeIndex
 from tiered.hot.file_system import FileSystem, OpenFile, write_all
 from tiered.hot.flush import FlushState, producers_of
 from tiered.hot.lookup import Lookup
-from tiered.hot.recovery import Recoverer
-from tiered.hot.recovery_report import Recovery
+from tiered.hot.recovery_report import Recovered, Recovery
 from tiered.hot.segment import INDEX_SUFFIXES, LOG_SUFFIX, BatchTail, LogConfig, LogSegment, SegmentInfo, note_batches
-from tiered.hot.segment_files import SHARED_OPEN_SEGMENTS, OpenSegments, SegmentFile, segment_path, unlink_segment
+from tiered.hot.segment_files import OpenSegments, SegmentFile, segment_path, unlink_segment
 from tiered.hot.side_files import SideFiles, refusal
 from tiered.hot.truncation import Truncation
 from tiered.rules.partition.rolling import NEVER_MS
@@ -59,42 +57,10 @@ class Log:
         "recovery",
     )
 
-    @classmethod
-    def open(
-        cls,
-        directory: Path | str,
-        fs: FileSystem,
-        *,
-        config: LogConfig,
-        log_start_offset: int = 0,
-        now_ms: int,
-        first_needed_offset: int | None = None,
-        open_segments: OpenSegments = SHARED_OPEN_SEGMENTS,
-    ) -> "Log":
-        """The log in `directory`, which is made when it is missing; `recovery` tells what had to be done.
-
-        `first_needed_offset` is the end of what the object store holds: everything from there on must be
-        here. A log that ends before it begins anew there. Blocking; may read the segments above the recovery
-        point. Raises CorruptFile when flushed records are missing or damaged, LogDirFailed when the disk fails.
-        """
-        path = str(directory)
-        try:
-            recoverer = Recoverer(
-                path,
-                fs,
-                index_interval_bytes=config.index_interval_bytes,
-                log_start_offset=log_start_offset,
-                first_needed_offset=first_needed_offset,
-                now_ms=now_ms,
-            )
-            return cls(path, fs, config, recoverer, open_segments)
-        except OSError as error:
-            raise LogDirFailed(f"{path} cannot be opened: {error}; nothing was changed that a restart needs") from error
-
     def __init__(
-        self, directory: str, fs: FileSystem, config: LogConfig, recoverer: Recoverer, open_segments: OpenSegments
+        self, directory: str, fs: FileSystem, config: LogConfig, found: Recovered, open_segments: OpenSegments
     ) -> None:
-        found = recoverer.run()
+        """Of what `recovery` found in the directory; `opening` makes logs."""
         self.directory = directory
         self._fs = fs
         self.config = config

@@ -6,6 +6,7 @@ from typing import Any
 
 from tiered.formats import record_batch
 from tiered.formats.record_batch import BatchHeader, Record, encode_batch
+from tiered.hot import opening
 from tiered.hot.file_system import FileSystem, RealFileSystem
 from tiered.hot.log import Log, LogConfig
 from tiered.hot.segment_files import OpenSegments
@@ -51,7 +52,7 @@ def open_log(
     now_ms: int = NOW_MS,
     **config: int,
 ) -> Log:
-    return Log.open(
+    return opening.open_log(
         directory,
         fs or RealFileSystem(),
         config=LogConfig(**config),

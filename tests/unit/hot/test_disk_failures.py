@@ -13,8 +13,8 @@ from tests.unit.hot.faulty_file_system import FaultyFileSystem
 from tests.unit.hot.log_files import NOW_MS, append, batch, contents, open_log
 from tiered.errors import LogDirFailed
 from tiered.formats.producer_snapshot import ProducerBatch, ProducerEntry
-from tiered.hot.flush import write_again
 from tiered.hot.log import Log
+from tiered.hot.opening import write_again
 
 REPOSITORY = Path(__file__).parents[3]
 

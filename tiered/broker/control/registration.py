@@ -27,7 +27,7 @@ from tiered.cold.opening import is_same_store, store_identity
 from tiered.config.listeners import ListenerOptions
 from tiered.errors import InvalidConfig, LogDirFailed, LostRace, MetadataOutcomeUnknown
 from tiered.hot.file_system import read_whole, replace_file
-from tiered.hot.flush import write_again
+from tiered.hot.opening import write_again
 from tiered.ids import TopicId
 from tiered.meta import brokers, cluster, coordinator_slots, partitions, security, segments, settings, topics
 from tiered.meta.brokers import HTTP_DOOR, HTTPS, BrokerRow, ListenerRow

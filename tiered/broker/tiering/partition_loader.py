@@ -22,8 +22,8 @@ from tiered.cold.chunks.reader import ColdReader
 from tiered.errors import LogDirFailed, TieredError
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.formats.producer_snapshot import decode_producers
-from tiered.hot.flush import write_again
 from tiered.hot.log import Log
+from tiered.hot.opening import open_log, write_again
 from tiered.hot.side_files import FULL
 from tiered.ids import TopicId, TopicPartition
 from tiered.meta import segments
@@ -111,7 +111,7 @@ class PartitionLoader:
         if self._has_failed_log():  # Perhaps this one, at an earlier try.
             write_again(self._context.files, str(self._context.data.log_of(key)))
         try:
-            opened = Log.open(
+            opened = open_log(
                 self._context.data.log_of(key),
                 self._context.files,
                 config=log_config(topic.config),

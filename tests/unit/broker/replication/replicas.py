@@ -11,7 +11,7 @@ from tiered.broker.partitions.partition import Partition
 from tiered.broker.partitions.replica_log import checked_runs
 from tiered.config import TopicConfig
 from tiered.hot.file_system import RealFileSystem
-from tiered.hot.log import Log
+from tiered.hot.opening import open_log
 from tiered.ids import InSyncReplica, TopicId, TopicPartition
 from tiered.meta.partitions import PartitionRow
 from tiered.rules.replication.divergence import last_fetched_epoch
@@ -57,7 +57,7 @@ def replica(
 ) -> Partition:
     """An empty replica in role none."""
     config = TopicConfig(**{"min_insync_replicas": 2, **configs})  # type: ignore[arg-type]
-    log = Log.open(root / f"log-{broker_id}", RealFileSystem(), config=log_config(config), now_ms=0)
+    log = open_log(root / f"log-{broker_id}", RealFileSystem(), config=log_config(config), now_ms=0)
     return Partition(
         topic=topic,
         topic_partition=TopicPartition(TOPIC_ID, 0),
@@ -77,7 +77,7 @@ def replica(
 def restarted(before: Partition, *, cold_end_offset: int) -> Partition:
     """The same log in another process, after the store got everything up to `cold_end_offset`."""
     before.log.close()
-    log = Log.open(before.log.directory, RealFileSystem(), config=log_config(before.config), now_ms=0)
+    log = open_log(before.log.directory, RealFileSystem(), config=log_config(before.config), now_ms=0)
     reserve: DiskReserve = before._reserve
     return Partition(
         topic=before.topic,
