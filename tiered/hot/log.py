@@ -6,7 +6,6 @@ runs beside appends. Reads may come from any thread. Must never answer an append
 nor call flushed what one failed fsync has made uncertain.
 """
 
-import logging
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -32,8 +31,6 @@ from tiered.rules.replication.leader_epochs import LeaderEpochs
 from tiered.rules.segments.compaction import Compacted
 
 __all__ = ["Log", "LogConfig", "Recovery", "SegmentFile", "SegmentInfo"]
-
-log = logging.getLogger(__name__)
 
 
 class Log:
@@ -392,7 +389,8 @@ class Log:
 
     def delete_local_before(self, offset: int) -> tuple[SegmentInfo, ...]:
         """Removes the closed segments that lie wholly below `offset`, oldest first, and returns them. Open readers read
-        on. Raises LogDirFailed when a file cannot be removed: it is out of use, and found again at the next start."""
+        on. Raises LogDirFailed when a file cannot be removed: it is out of use, and found again at the next start. So
+        are all where the disk does not keep what they say of producers and epochs; then the log has failed."""
         with self._lock:
             count = 0
             while self._segments[count].closed and self._segments[count].end_offset <= offset:
@@ -403,8 +401,8 @@ class Log:
         if removed:
             try:
                 self._side.keep_before_removal(removed[-1].end_offset)
-            except OSError as error:  # A full disk needs the removal; the next recovery point keeps the epochs.
-                log.warning("%s: leader epochs or producers are not on disk yet: %s", self.directory, error)
+            except OSError as error:
+                raise LogDirFailed(self.fail(f"what removed segments say was not kept: {error}")) from error
         try:
             for segment in removed:
                 self._open_segments.drop(segment)

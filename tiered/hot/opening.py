@@ -11,6 +11,7 @@ from tiered.errors import LogDirFailed
 from tiered.hot.file_system import FileSystem, read_whole, write_all
 from tiered.hot.log import Log, LogConfig
 from tiered.hot.marks import MAX_MARK_BYTES, RECOVERY_POINT_FILE, decode_recovery_point
+from tiered.hot.producer_files import SNAPSHOT_SUFFIX
 from tiered.hot.recovery import Recoverer
 from tiered.hot.segment import LOG_SUFFIX
 from tiered.hot.segment_files import SHARED_OPEN_SEGMENTS, OpenSegments
@@ -50,8 +51,8 @@ def open_log(
 
 
 def write_again(fs: FileSystem, directory: str) -> None:
-    """Returns when whatever the segments in `directory` hold above the recovery point is on disk. Blocking; before the
-    log is opened. Raises LogDirFailed; then it is as it was.
+    """Returns when whatever the segments in `directory` hold above the recovery point, and the snapshots of producers,
+    are on disk. Blocking; before the log is opened. Raises LogDirFailed; then it is as it was.
 
     For a start after an fsync that failed: the kernel then counts pages as clean that it never wrote. It gives them to
     readers for a while, lets further fsyncs succeed, and drops them one day. What is written again is dirty again. All
@@ -73,7 +74,7 @@ def _write_again(fs: FileSystem, directory: str, sizes: Mapping[str, int]) -> No
     on_disk = {f"{mark.base_offset:020}{LOG_SUFFIX}": mark.size_bytes for mark in marks}
     for name, size_bytes in sizes.items():
         position = on_disk.get(name, 0)
-        if not name.endswith(LOG_SUFFIX) or position >= size_bytes:
+        if not name.endswith((LOG_SUFFIX, SNAPSHOT_SUFFIX)) or position >= size_bytes:
             continue
         with fs.open(f"{directory}/{name}", writable=True) as file:
             while data := fs.read(file, _COPY_BYTES, position):

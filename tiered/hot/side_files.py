@@ -4,6 +4,7 @@ Owns those small files and their state in memory. Must never let a file say more
 """
 
 import errno
+import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -28,6 +29,8 @@ from tiered.hot.producer_files import read_snapshot, remove_snapshots, snapshot_
 from tiered.hot.recovery_report import Recovered
 from tiered.rules.replication.leader_epochs import LeaderEpochs
 from tiered.rules.segments.compaction import Compacted
+
+log = logging.getLogger(__name__)
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -121,13 +124,19 @@ class SideFiles:
         """Returns when what segments below `offset` say of leader epochs and, if there is a snapshot at `offset`, of
         their producers survives a power loss. Blocking; raises OSError.
 
-        Due before they are removed: it is nowhere else on this disk.
+        Due before they are removed: it is nowhere else on this disk. A full disk, which needs the removal, has room for
+        the snapshot, for that is written; the epochs it keeps with the next recovery point.
         """
-        self.keep_leader_epochs(offset)
         with suppress(FileNotFoundError):
             with self._fs.open(snapshot_path(self._directory, offset), writable=True) as file:
                 self._fs.sync(file)
             self._fs.sync_directory(self._directory)
+        try:
+            self.keep_leader_epochs(offset)
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            log.warning("%s: the disk is full, leader epochs are not on it yet: %s", self._directory, error)
 
     def latest_snapshot(self, at_or_below: int) -> tuple[int, tuple[ProducerEntry, ...]] | None:
         for offset in reversed(self.snapshot_offsets):

@@ -17,6 +17,11 @@ from tiered.hot.log import Log
 from tiered.hot.opening import write_again
 
 REPOSITORY = Path(__file__).parents[3]
+KNOWN = ProducerEntry(
+    producer_id=7,
+    producer_epoch=1,
+    batches=(ProducerBatch(base_sequence=4, last_sequence=4, base_offset=0, last_offset=0, timestamp_ms=NOW_MS),),
+)
 
 
 @pytest.fixture
@@ -199,7 +204,8 @@ def test_nothing_is_written_again_that_a_recovery_point_tells_of(tmp_path: Path,
     closed, active = log.segments[1].size_bytes, log.segments[2].size_bytes
     assert closed > active
     log.discard()
-    fs.space_left = active
+    snapshots = sum(path.stat().st_size for path in (tmp_path / "log").glob("*.snapshot"))
+    fs.space_left = active + snapshots
     write_again(fs, log.directory)
     assert fs.space_left == 0
 
@@ -397,22 +403,56 @@ def test_a_segment_that_cannot_be_removed_is_found_again_at_the_next_start(
     assert len(again.delete_local_before(2)) == 2
 
 
-def test_a_power_loss_takes_no_producer_whose_batches_are_no_longer_here(tmp_path: Path) -> None:
-    written = ProducerBatch(base_sequence=4, last_sequence=4, base_offset=0, last_offset=0, timestamp_ms=NOW_MS)
-    known = ProducerEntry(producer_id=7, producer_epoch=1, batches=(written,))
+@pytest.mark.parametrize(
+    ("operation", "code", "name_part"),
+    [
+        ("sync", errno.EIO, ".snapshot"),
+        ("sync", errno.ENOSPC, ".snapshot"),  # Never only a full disk: what was to be written may be lost.
+        ("create", errno.EIO, "leader-epochs"),
+    ],
+)
+def test_segments_stay_and_the_log_fails_where_what_they_say_is_not_kept(
+    tmp_path: Path, fs: FaultyFileSystem, operation: str, code: int, name_part: str
+) -> None:
+    log = open_log(tmp_path / "log", fs=fs, segment_bytes=1)
+    log.producer_source = lambda: (KNOWN,)
+    for epoch in (1, 2, 3):
+        append_in_epoch(log, epoch)
+    heard: list[None] = []
+    log.on_failure = lambda: heard.append(None)
+    fs.fail(operation, code, name_part=name_part)
+    with pytest.raises(LogDirFailed, match="restart"):
+        log.delete_local_before(6)
+    assert heard == [None]
+    with pytest.raises(LogDirFailed, match="restart"):
+        append(log, batch(1))
+    log.close()
+    fs.heal()
+    write_again(fs, log.directory)
+    assert [name for name in fs.unwritten.drop() if name.endswith(".snapshot")] == []
+    again = open_log(tmp_path / "log", fs=fs)
+    assert again.local_log_start_offset == 0
+    assert again.latest_snapshot(6) == (6, (KNOWN,))
+    assert len(again.delete_local_before(6)) == 2
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+def test_a_power_loss_takes_no_producer_whose_batches_are_no_longer_here(tmp_path: Path, is_full: bool) -> None:
     gone = 0
     for seed in range(20):
         directory, fs = tmp_path / str(seed) / "log", FaultyFileSystem(stash=tmp_path / str(seed) / "stash")
         log = open_log(directory, fs=fs, segment_bytes=100)
-        log.producer_source = lambda: (known,)
-        for _ in range(3):
-            append(log, batch(1))
+        log.producer_source = lambda: (KNOWN,)
+        for epoch in (1, 2, 3):
+            append_in_epoch(log, epoch)
+        fs.space_left = 0 if is_full else None
         log.flush()
-        log.delete_local_before(2)
+        log.delete_local_before(6)
+        fs.heal()
         fs.lose_power(directory, random.Random(seed))
         again = open_log(directory, fs=fs)
-        gone += again.local_log_start_offset == 2
-        assert again.latest_snapshot(2) == (2, (known,))
+        gone += again.local_log_start_offset == 6
+        assert again.latest_snapshot(6) == (6, (KNOWN,))
     assert gone, "otherwise the power loss gave all of them back"
 
 
