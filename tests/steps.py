@@ -52,6 +52,7 @@ LONG_RUNS = "not soak and not interop and not fuzz and not terraform and not loc
 SPARK = "tests/spark"
 TERRAFORM = "tests/terraform"
 BROWSER = "tests/browser"
+ALONE = "mark.alone"
 SKIPPED = 75
 """The exit code of a step that could not look. The summary says so, and nobody takes it for a success."""
 LAST_WORDS_BYTES = 64 << 10
@@ -121,6 +122,12 @@ def of_one_process(*argv: str, without: str = "") -> list[Step]:
     return found
 
 
+def files_with(mark: str) -> list[str]:
+    """The files of tests that speak of a mark: to look for its tests by collecting all files takes nine seconds."""
+    files = sorted((ROOT / "tests").rglob("test_*.py"))
+    return [str(file.relative_to(ROOT)) for file in files if mark in file.read_text()]
+
+
 def giving_way(step: Step, *, nice: int, lane: str = "") -> Step:
     """Each five is a third of a busy core: less would slow those before it down, more would starve its tests."""
     return replace(step, argv=("nice", "-n", str(nice), *step.argv), lane=lane)
@@ -142,7 +149,7 @@ def steps(target: str, extra: list[str]) -> list[Step]:
                 *(f"--ignore={folder}" for folders in OF_ONE_PROCESS.values() for folder in folders),
             )
             # Alone in their process, not on the machine.
-            alone = pytest("tests that are alone", *not_these, "-m", f"alone and {LONG_RUNS}", *extra)
+            alone = pytest("tests that are alone", *files_with(ALONE), "-m", f"alone and {LONG_RUNS}", *extra)
             *beside, of_others = of_one_process("-m", LONG_RUNS, *extra)
             spark = pytest("tests with Spark", SPARK, "-m", LONG_RUNS, *extra)
             others = pytest("tests", *WORKERS, *not_these, "-m", f"not alone and {LONG_RUNS}", *extra)

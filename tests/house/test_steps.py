@@ -9,11 +9,12 @@ from typing import Any
 
 from tests.dependency_scan import verdict
 from tests.steps import (
+    ALONE,
     OF_ONE_PROCESS,
-    ROOT,
     SKIPPED,
     TERRAFORM,
     Step,
+    files_with,
     giving_way,
     passed_of,
     pytest,
@@ -116,8 +117,12 @@ def test_every_test_folder_is_part_of_exactly_one_step_of_make_test() -> None:
         seen += folders
 
 
-def test_no_test_of_one_process_has_to_be_alone() -> None:
-    """Those that must be are looked for elsewhere."""
-    folders = (ROOT / folder for folders in OF_ONE_PROCESS.values() for folder in folders)
-    files = (file for folder in folders for file in folder.rglob("test_*.py"))
-    assert [file for file in files if "pytest.mark." + "alone" in file.read_text()] == []
+def test_tests_that_have_to_be_alone_run_once() -> None:
+    """They are looked for where their mark is named, and left out where all others of their folder run."""
+    found = set(files_with(ALONE))
+    by_name = {each.name: each.argv for each in steps("test", [])}
+    assert {word for word in by_name["tests that are alone"] if word.startswith("tests/")} == found != set()
+    for name, argv in by_name.items():
+        folders = [word for word in argv if word.startswith("tests/")]
+        if name != "tests that are alone" and any(file.startswith(f"{each}/") for each in folders for file in found):
+            assert any(word.startswith("not alone and ") for word in argv), name
