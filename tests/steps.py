@@ -52,6 +52,8 @@ LONG_RUNS = "not soak and not interop and not fuzz and not terraform and not loc
 SPARK = "tests/spark"
 TERRAFORM = "tests/terraform"
 BROWSER = "tests/browser"
+CLUSTERS = "tests/components/cluster"
+"""They wait for sessions to end and take a tenth of a core: whoever ends first has time for them."""
 ALONE = "mark.alone"
 SKIPPED = 75
 """The exit code of a step that could not look. The summary says so, and nobody takes it for a success."""
@@ -143,7 +145,7 @@ def steps(target: str, extra: list[str]) -> list[Step]:
             beside = [replace(each, lane="beside") for each in (TYPES, FLOORS, DEPENDENCIES)]
             return [LINT, STYLE, *beside, *(replace(each, lane=each.name) for each in parts), house]
         case "test":
-            elsewhere = tuple(f"--ignore={folder}" for folder in (SPARK, TERRAFORM, BROWSER))
+            elsewhere = tuple(f"--ignore={folder}" for folder in (SPARK, TERRAFORM, BROWSER, CLUSTERS))
             not_these = (
                 *elsewhere,
                 *(f"--ignore={folder}" for folders in OF_ONE_PROCESS.values() for folder in folders),
@@ -158,8 +160,9 @@ def steps(target: str, extra: list[str]) -> list[Step]:
             computing += [giving_way(each, nice=10, lane="computing beside") for each in beside]
             # While Playwright runs, no event loop of another test can run in its process.
             browser = pytest("tests with a browser", BROWSER, "-m", LONG_RUNS, *extra)
-            browser = giving_way(browser, nice=5, lane="browser")
-            return [LINT, STYLE, FLOORS, *in_a_hurry, *computing, browser, giving_way(others, nice=5)]
+            clusters = pytest("tests of clusters", CLUSTERS, "-m", f"not alone and {LONG_RUNS}", *extra)
+            after_another = [giving_way(each, nice=5, lane="browser") for each in (browser, clusters)]
+            return [LINT, STYLE, FLOORS, *in_a_hurry, *computing, *after_another, giving_way(others, nice=5)]
         case "soak" if not extra:
             # Whoever names tests wants those alone.
             drawn = (PROPERTIES, "tests/unit", "tests/components/http/test_http_openapi.py")

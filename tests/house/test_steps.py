@@ -108,7 +108,8 @@ def test_every_test_folder_is_part_of_exactly_one_step_of_make_test() -> None:
     """What gives way must not run again with the others, and nothing may fall between them."""
     by_name = {each.name: each.argv for each in steps("test", [])}
     ignored = {word.removeprefix("--ignore=") for word in by_name["tests"] if word.startswith("--ignore=")}
-    named = {word for name in (*OF_ONE_PROCESS, "tests with Spark", "tests with a browser") for word in by_name[name]}
+    folders_of = (*OF_ONE_PROCESS, "tests with Spark", "tests with a browser", "tests of clusters")
+    named = {word for name in folders_of for word in by_name[name]}
     assert ignored == {word for word in named if word.startswith("tests/")} | {TERRAFORM}
     seen: list[str] = []
     for name, folders in OF_ONE_PROCESS.items():
