@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
 
@@ -55,9 +56,10 @@ class PostgresServer(EmbeddedPostgres):
             os.kill(pid, signal.SIGSTOP)
 
     def thaw_all(self) -> None:
-        """Lets it go on where it was."""
+        """Lets it go on where it was; harmless where it does."""
         for pid in self._children():
-            os.kill(pid, signal.SIGCONT)
+            with suppress(ProcessLookupError):  # One that was not frozen may just have ended.
+                os.kill(pid, signal.SIGCONT)
         os.kill(self._postmaster(), signal.SIGCONT)
 
     def _postmaster(self) -> int:

@@ -17,6 +17,7 @@ from sqlalchemy.exc import DBAPIError
 
 from tests.broker_process import BrokerProcess
 from tests.clients.raw import RawConnection
+from tests.postgres import PostgresDatabases
 from tests.support.topics import create
 from tests.support.wire_offsets import commit, fetch
 
@@ -185,6 +186,16 @@ def server(postgres_server: "PostgresServer") -> Iterator["PostgresServer"]:
     postgres_server.thaw_all()
 
 
+@pytest.fixture
+def url(server: "PostgresServer") -> str:
+    """A database of the test's own on it, which goes with the server: it may be away when the test ends."""
+    databases = PostgresDatabases(server.url())
+    try:
+        return databases.create()
+    finally:
+        databases.close()
+
+
 def run_outages(broker: BrokerProcess, server: "PostgresServer", url: str, outages: list[tuple[str, float]]) -> None:
     broker.start()
     create(broker, TOPIC)
@@ -238,16 +249,16 @@ def run_outages(broker: BrokerProcess, server: "PostgresServer", url: str, outag
 
 @pytest.mark.slow
 def test_short_outages_of_sql_stop_no_consumer_and_take_no_commit_back(
-    make_broker: Callable[..., BrokerProcess], server: "PostgresServer"
+    make_broker: Callable[..., BrokerProcess], server: "PostgresServer", url: str
 ) -> None:
-    run_outages(make_broker("--meta", server.url()), server, server.url(), [("frozen", 6.5), ("stopped", 1.5)])
+    run_outages(make_broker("--meta", url), server, url, [("frozen", 6.5), ("stopped", 1.5)])
 
 
 @pytest.mark.soak
 def test_outages_of_half_a_minute_stop_no_consumer_and_take_no_commit_back(
-    make_broker: Callable[..., BrokerProcess], server: "PostgresServer"
+    make_broker: Callable[..., BrokerProcess], server: "PostgresServer", url: str
 ) -> None:
-    run_outages(make_broker("--meta", server.url()), server, server.url(), [("frozen", 30.0), ("stopped", 30.0)])
+    run_outages(make_broker("--meta", url), server, url, [("frozen", 30.0), ("stopped", 30.0)])
 
 
 SLOW_COMMIT = """
