@@ -23,6 +23,10 @@ log = logging.getLogger(__name__)
 
 _COMMITS, _ABORTS = "/api/v1/transaction-commits", "/api/v1/transaction-aborts"
 _OPEN = "/api/v1/transactions?open_for_ms=0"
+COMMITTED_TOGETHER = 5_000
+"""As many as brokers take in the one request that a commit is."""
+ABORTED_TOGETHER = 1_000
+"""Fewer than brokers take: none of them depends on another, and a request has only so long."""
 _TIMEOUT_S = 60.0
 """Of the one request that counts: thousands of transactions take the database a while."""
 _ROUNDS_OF_COMMITS = 60
@@ -80,12 +84,18 @@ def commit(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]
     nothing.
 
     Where it was done before, an earlier run of the same micro-batch is committed, and these are aborted. Raises
-    `InvalidRequest` where one of them cannot be committed, and so none is, and `MetadataUnavailable` where no broker
-    answered: then nobody knows.
+    `InvalidRequest` where one of them cannot be committed, or they are too many, and so none is, and
+    `MetadataUnavailable` where no broker answered: then nobody knows. Spark aborts the write then.
     """
     transactions = _transactions_of(messages)
     if options.transactions is None or not transactions:
         return
+    if len(transactions) > COMMITTED_TOGETHER:
+        # Spark does not tell a sink beforehand how many tasks there are, and those without rows do not count.
+        raise InvalidRequest(
+            f"nothing of this write is committed: {len(transactions)} tasks have written, and {COMMITTED_TOGETHER} at "
+            f"the most can be committed together; write fewer partitions, with df.coalesce({COMMITTED_TOGETHER})"
+        )
     key = "/".join((options.transactions.prefix, write, *filter(None, (batch,))))
     body = {"key": key, "transactions": [asdict(each) for each in transactions]}
     door = _door(
@@ -145,9 +155,8 @@ def _end_what_others_left(
             for each in door.ask("GET", _OPEN).get("transactions", ())
             if _is_of(each, told, write) and each["transactional_id"] not in decided
         ]
-        if found:
-            names = OpenTransaction.__slots__
-            door.ask("POST", _ABORTS, {"transactions": [{name: each[name] for name in names} for each in found]})
+        names = OpenTransaction.__slots__
+        _abort(door, [{name: each[name] for name in names} for each in found])
     except TieredError as error:
         log.warning("transactions of attempts that Spark passed over stay open for a while: %s", error)
 
@@ -165,11 +174,15 @@ def abort(options: WriteOptions, messages: Sequence[WriterCommitMessage | None])
     if not transactions:
         return
     try:
-        _door(options, "they end when they time out").ask(
-            "POST", _ABORTS, {"transactions": [asdict(each) for each in transactions]}
-        )
+        _abort(_door(options, "they end when they time out"), [asdict(each) for each in transactions])
     except TieredError as error:
-        log.warning("%d transactions of a write that failed were not aborted: %s", len(transactions), error)
+        log.warning("not all of %d transactions of a write that failed were aborted: %s", len(transactions), error)
+
+
+def _abort(door: BrokersHttp, transactions: Sequence[dict[str, Any]]) -> None:
+    """In as many requests as it takes. Raises what `ask` does, and then asks for no more."""
+    for start in range(0, len(transactions), ABORTED_TOGETHER):
+        door.ask("POST", _ABORTS, {"transactions": transactions[start : start + ABORTED_TOGETHER]})
 
 
 def _transactions_of(messages: Sequence[WriterCommitMessage | None]) -> list[OpenTransaction]:

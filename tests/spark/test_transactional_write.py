@@ -19,7 +19,15 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from pyspark_tiered.brokers import Brokers
 from pyspark_tiered.stream_write import StreamWriter
-from pyspark_tiered.transactional_write import WrittenRecords, abort_write, commit
+from pyspark_tiered.transactional_write import (
+    ABORTED_TOGETHER,
+    COMMITTED_TOGETHER,
+    OpenTransaction,
+    WrittenRecords,
+    abort,
+    abort_write,
+    commit,
+)
 from pyspark_tiered.write import BatchWriter, write_rows
 from pyspark_tiered.write_options import WriteOptions, parse_write_options
 from tests.spark.commit_gate import CommitGate, Fate, commit_gate
@@ -27,6 +35,7 @@ from tests.spark.committed_rows import committed_records
 from tests.spark.executors import two_executors
 from tests.spark.transactional_app import TASKS, TRANSACTION_TIMEOUT_MS, TaskFate, failing_first, fate_in
 from tests.spark.written_batches import batch
+from tiered.broker.transactions.coordinator import MAX_TOGETHER
 from tiered.errors import InvalidConfig, InvalidRequest
 from tiered.peer.producer import TransactionalName
 from tiered.testing import LocalCluster, cluster
@@ -130,6 +139,36 @@ def test_of_a_batch_that_fails_nothing_is_ever_seen_and_nothing_stays_open(
     assert gate.aborts
     soon_nothing_is_open(broker, topic)
     assert values(broker, topic) == []
+
+
+def told_of(tasks: int) -> list[WrittenRecords]:
+    """What so many tasks tell, of transactions that nobody has begun."""
+    ids = [
+        OpenTransaction(transactional_id=f"many-{each}", producer_id=each, producer_epoch=0) for each in range(tasks)
+    ]
+    return [WrittenRecords(records=1, transaction=each) for each in ids]
+
+
+def test_more_tasks_than_can_be_committed_together_are_refused_with_what_to_do(
+    broker: LocalCluster, gate: CommitGate, topic: str
+) -> None:
+    assert COMMITTED_TOGETHER == MAX_TOGETHER
+    options = parse_write_options(given(broker, topic, gate.url), SCHEMA)
+    with pytest.raises(InvalidRequest, match=r"5001 tasks .* write fewer partitions, with df\.coalesce"):
+        commit(options, told_of(COMMITTED_TOGETHER + 1), "many")
+    assert gate.commits == 0
+
+
+def test_any_number_of_tasks_is_aborted_with_no_more_in_a_request_than_brokers_take(
+    broker: LocalCluster, gate: CommitGate, topic: str
+) -> None:
+    assert ABORTED_TOGETHER <= MAX_TOGETHER
+    options = parse_write_options(given(broker, topic, gate.url), SCHEMA)
+    name = TransactionalName(transactional_id="many-last", timeout_ms=600_000)
+    last = write_rows(options, iter([batch(value=["a"])]), name)
+    abort(options, [*told_of(ABORTED_TOGETHER), last])
+    assert gate.aborts == 2
+    soon_nothing_is_open(broker, topic)
 
 
 # Streams
