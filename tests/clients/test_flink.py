@@ -7,7 +7,6 @@ process does, under the producer ids and epochs that the checkpoint names; what 
 import random
 import re
 import subprocess
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -15,12 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.broker_process import BrokerProcess
 from tests.clients.foreign_tools import tool
 from tests.clients.java_client import compiled
+from tests.clients.orders import Order, Orders
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
 PARTITIONS = 4
@@ -144,33 +144,9 @@ class Job:
         return self._log.read_text()
 
 
-class Orders:
-    """Writes orders until told to stop, each of them once: the producer is idempotent."""
-
-    def __init__(self, bootstrap: str) -> None:
-        self._producer = Producer(
-            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "message.timeout.ms": 0, "linger.ms": 20}
-        )
-        self._stopping = threading.Event()
-        self.count = 0
-        self._thread = threading.Thread(target=self._write)
-        self._thread.start()
-
-    def _write(self) -> None:
-        while not self._stopping.wait(0.02):
-            for number in range(self.count, self.count + 4):
-                key = f"k{number % KEYS}"
-                self._producer.produce("orders", f"{key}:{number}", key)
-            self.count += 4
-            self._producer.poll(0)
-
-    def abandon(self) -> None:
-        self._stopping.set()
-
-    def finish(self) -> None:
-        self._stopping.set()
-        self._thread.join()
-        assert self._producer.flush(60) == 0
+def order(number: int) -> Order:
+    key = f"k{number % KEYS}"
+    return Order(key=key, value=f"{key}:{number}")
 
 
 class Committed:
@@ -213,7 +189,7 @@ def orders(broker: BrokerProcess) -> Iterator[Orders]:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     for made in admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in ("orders", "copied")]).values():
         made.result(30)
-    found = Orders(broker.bootstrap)
+    found = Orders(broker.bootstrap, order)
     yield found
     found.abandon()
 

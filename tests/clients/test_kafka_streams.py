@@ -7,7 +7,6 @@ import os
 import random
 import signal
 import subprocess
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +22,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.broker_process import BrokerProcess
 from tests.clients.foreign_tools import tool
 from tests.clients.java_client import compiled
+from tests.clients.orders import Order, Orders
 
 if TYPE_CHECKING:
     from tests.clients.three_brokers import ThreeBrokers
@@ -88,38 +88,16 @@ class Application:
         return self._log.read_text()
 
 
-class Orders:
-    """Writes orders until told to stop, each of them once: the producer is idempotent."""
+def write_customers(bootstrap: str) -> None:
+    """Each with its country, all of them older than any order."""
+    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
+    for customer in range(CUSTOMERS):
+        producer.produce("customers", country_of(customer), f"c{customer}", timestamp=START_MS - 1000)
+    assert producer.flush(30) == 0
 
-    def __init__(self, bootstrap: str) -> None:
-        self._producer = Producer(
-            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "message.timeout.ms": 0, "linger.ms": 20}
-        )
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._write)
-        self.count = 0
 
-    def start(self) -> None:
-        for customer in range(CUSTOMERS):
-            self._producer.produce("customers", country_of(customer), f"c{customer}", timestamp=START_MS - 1000)
-        assert self._producer.flush(30) == 0
-        self._thread.start()
-
-    def _write(self) -> None:
-        while not self._stopping.wait(0.02):
-            for number in range(self.count, self.count + 4):
-                key, made_ms = f"c{number % CUSTOMERS}", START_MS + number * APART_MS
-                self._producer.produce("orders", str(number), key, timestamp=made_ms)
-            self.count += 4
-            self._producer.poll(0)
-
-    def abandon(self) -> None:
-        self._stopping.set()
-
-    def finish(self) -> None:
-        self._stopping.set()
-        self._thread.join()
-        assert self._producer.flush(60) == 0
+def order(number: int) -> Order:
+    return Order(key=f"c{number % CUSTOMERS}", value=str(number), made_ms=START_MS + number * APART_MS)
 
 
 def country_of(customer: int) -> str:
@@ -145,8 +123,8 @@ def place(built: Path, folder: Path, brokers: Sequence[BrokerProcess]) -> Iterat
     for made in admin.create_topics(topics).values():
         made.result(30)
     application = Application(built, bootstrap, folder / "state", replicas=len(brokers))
-    orders = Orders(bootstrap)
-    orders.start()
+    write_customers(bootstrap)
+    orders = Orders(bootstrap, order)
     try:
         yield Place(brokers=brokers, bootstrap=bootstrap, application=application, orders=orders)
     finally:
