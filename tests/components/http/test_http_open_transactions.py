@@ -15,6 +15,7 @@ from tests.components.http.http_brokers import create as create_at
 from tests.components.tiers import eventually
 from tests.support.topics import create
 from tests.support.transactional_producers import WAIT_S, begun
+from tiered.broker.transactions.coordinator import MAX_TOGETHER
 
 __all__ = ["brokers", "cluster"]
 
@@ -56,6 +57,17 @@ def test_transactions_are_found_by_state_by_producer_and_by_how_long_they_are_op
     producer_id = ask(broker, "GET", "/transactions/payments%2F1").body["producer_id"]
     assert names(f"?producer_id={producer_id}") == {"payments/1"}
     assert ask(broker, "GET", "/transactions?state=Dead").status == 400
+
+
+@pytest.mark.parametrize(("more", "status"), [(0, 204), (1, 400)])
+def test_as_many_transactions_as_may_be_named_are_taken_with_long_ids(
+    broker: BrokerProcess, more: int, status: int
+) -> None:
+    transactions = [
+        {"transactional_id": f"{'x' * 700}-{number}", "producer_id": number, "producer_epoch": 0}
+        for number in range(MAX_TOGETHER + more)
+    ]
+    assert ask(broker, "POST", "/transaction-aborts", {"transactions": transactions}).status == status
 
 
 def test_a_partition_says_whose_transaction_holds_it_back_and_since_when(

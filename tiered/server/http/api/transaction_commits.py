@@ -18,6 +18,8 @@ from tiered.server.http.messages.parameters import json_of
 from tiered.server.http.messages.route import answers_json, no_content, route, tagged
 
 TAG = "transactions"
+MAX_BYTES = 4 << 20
+"""Of a body: as many transactions as may be named, with 700 bytes for the id of each."""
 _TRANSACTIONS = schema.array(
     schema.record(
         {
@@ -48,7 +50,7 @@ _COMMITTED = schema.boolean(
 
 async def commit(request: web.Request) -> web.Response:
     """Commit open transactions of many producers in one step, once under a key."""
-    body = await json_of(request, _COMMIT)
+    body = await json_of(request, _COMMIT, max_bytes=MAX_BYTES)
     prepared = _prepared(request, body)
     # Whoever uses a key keeps others from committing under it.
     require(request, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, body["key"])
@@ -58,7 +60,7 @@ async def commit(request: web.Request) -> web.Response:
 
 async def abort(request: web.Request) -> web.Response:
     """Abort open transactions of many producers in one step. What is not open any more is left as it is."""
-    body = await json_of(request, _ABORT)
+    body = await json_of(request, _ABORT, max_bytes=MAX_BYTES)
     await request.app[BROKER].transactions.decide_together(_prepared(request, body), commit_key=None)
     return web.Response(status=204)
 
