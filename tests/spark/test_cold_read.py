@@ -118,10 +118,9 @@ def peak_of_a_read(folder: Path, object_mib: int) -> tuple[int, int]:
 
     bucket = Bucket(store=open_store(f"file://{folder}/store"), chunk_bytes=MIB)
     value = hashlib.sha512(b"x").digest() * 16  # 1 KiB
-    batches = []
-    for base in range(0, object_mib * MIB // 1050, 900):
-        rows = [Record(offset=base + at, timestamp_ms=1, key=None, value=value) for at in range(900)]
-        batches.append(encode_batch(rows, base_offset=base))
+    batch = encode_batch([Record(offset=at, timestamp_ms=1, key=None, value=value) for at in range(900)], base_offset=0)
+    # A batch's checksum begins behind its base offset.
+    batches = [base.to_bytes(8, "big") + batch[8:] for base in range(0, object_mib * MIB // 1050, 900)]
     segment = bucket.add_segment("orders", 0, batches)
     count = len(batches) * 900
     batches.clear()
