@@ -14,14 +14,14 @@ from tests.certificates import Authority
 from tiered.config.tls import ListenerTls, TlsMaterial
 from tiered.file_slice import FileSlice
 from tiered.server.kafka.transport.outbox import Outbox, Parts
-from tiered.server.kafka.transport.tls_stream import PIECE_BYTES, TlsStream
+from tiered.server.kafka.transport.tls_stream import PIECE_BYTES, RECEIVES_A_CALL, TlsStream
 from tiered.tls import server_context
 
 
 class Side:
     """The client, and the stream that the broker has: both ends of one pair of sockets."""
 
-    def __init__(self, folder: Path, *, send_buffer_bytes: int) -> None:
+    def __init__(self, folder: Path, *, send_buffer_bytes: int, scratch_bytes: int = 64 << 10) -> None:
         authority = Authority(folder)
         material = TlsMaterial(certificate_chain=str(authority.sign("server").both))
         near, far = socket.socketpair()
@@ -41,7 +41,7 @@ class Side:
                 arriving.write(outgoing.read())
                 self.incoming.write(leaving.read())
         self.outgoing = outgoing
-        self.stream = TlsStream(near, server, arriving, leaving, memoryview(bytearray(64 << 10)))
+        self.stream = TlsStream(near, server, arriving, leaving, memoryview(bytearray(scratch_bytes)))
 
     def close(self) -> None:
         self.stream.close()
@@ -109,6 +109,56 @@ def test_what_arrived_and_does_not_fit_is_pending_and_comes_with_the_next_read(s
         assert side.stream.pending == (received < 20_000)
     with pytest.raises(BlockingIOError):
         side.stream.recv_into(view)
+
+
+def test_small_records_come_together_and_in_order_whatever_of_them_arrives_at_a_time(side: Side) -> None:
+    chance = random.Random(7)
+    content = chance.randbytes(300_000)
+    for start in range(0, len(content), 1_000):
+        side.client.write(content[start : start + 1_000])
+    encrypted = side.outgoing.read()
+    found, calls = bytearray(), 0
+    view = memoryview(bytearray(len(content)))
+    while encrypted:
+        sent = side.socket.send(encrypted[: chance.randrange(1, 90_000)])
+        encrypted = encrypted[sent:]
+        with suppress(BlockingIOError):
+            while True:
+                found += view[: side.stream.recv_into(view)]
+                calls += 1
+    assert found == content
+    assert calls < 50  # Of 300 records.
+
+
+def test_one_call_takes_a_bounded_part_of_what_has_arrived(tmp_path: Path) -> None:
+    side = Side(tmp_path, send_buffer_bytes=16 << 10, scratch_bytes=2 << 10)
+    most = RECEIVES_A_CALL * (2 << 10)
+    side.write(b"a" * (most + 1_000))
+    view = memoryview(bytearray(2 * most))
+    first = side.stream.recv_into(view)
+    assert 0 < first <= most
+    assert first + side.stream.recv_into(view) == most + 1_000
+    side.close()
+
+
+def test_a_call_that_ends_within_a_record_is_no_end_of_the_connection(tmp_path: Path) -> None:
+    side = Side(tmp_path, send_buffer_bytes=16 << 10, scratch_bytes=512)
+    side.write(b"a" * 12_000)
+    view = memoryview(bytearray(12_000))
+    with pytest.raises(BlockingIOError):
+        side.stream.recv_into(view)
+    assert side.stream.recv_into(view) == 12_000
+    side.close()
+
+
+def test_what_was_decrypted_before_the_socket_broke_counts(side: Side) -> None:
+    side.write(b"a" * 100)
+    side.write(b"b" * 100)
+    side.stream.send(memoryview(b"this is not read, so that the end is a reset"))
+    side.socket.close()
+    view = memoryview(bytearray(1_000))
+    assert side.stream.recv_into(view) == 200
+    assert side.stream.recv_into(view) == 0
 
 
 def test_a_goodbye_is_the_end_and_garbage_is_an_error(side: Side) -> None:

@@ -25,7 +25,8 @@ MAX_HANDSHAKES = 1_000
 """Of one listener at once. Those who come later are let in at the cost of the one that has taken longest."""
 MAX_HANDSHAKE_BYTES = 256 << 10
 RECEIVE_BYTES = 16 << 10
-SCRATCH_BYTES = 256 << 10
+SCRATCH_BYTES = 32 << 10
+"""OpenSSL's memory buffers keep the size that they once had: so much is received and given to them at a time."""
 WATCH_INTERVAL_MS = 5_000
 _HANDSHAKE_RECORD = 0x16
 _UNEXPECTED_MESSAGE = b"\x15\x03\x03\x00\x02\x02\x0a"

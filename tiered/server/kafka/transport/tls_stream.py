@@ -18,8 +18,8 @@ PIECE_BYTES = 128 << 10
 RECORD_BYTES = 16 << 10
 """Of plaintext in one record of TLS."""
 LONGEST_RECORD_BYTES = RECORD_BYTES + 512
-FEED_BYTES = 32 << 10
-"""OpenSSL's memory buffers keep the size that they once had: they are given little at a time."""
+RECEIVES_A_CALL = 16
+"""Of a scratch each. More is decrypted in the next turn, for others wait meanwhile: records may have one byte."""
 MAX_OUTGOING_BYTES = 256 << 10
 """Answers of TLS itself (a peer may ask for new keys): more than this is an attack."""
 
@@ -42,7 +42,7 @@ _ENDED: Any = _Ended()
 class TlsStream:
     """A socket whose handshake is done. `scratch` is lent for the length of one call."""
 
-    __slots__ = ("_committed", "_incoming", "_outgoing", "_rest", "_scratch", "_socket", "_tls", "_unsent", "cipher")
+    __slots__ = ("_committed", "_incoming", "_outgoing", "_scratch", "_socket", "_tls", "_unsent", "cipher")
 
     def __init__(
         self,
@@ -57,8 +57,6 @@ class TlsStream:
         self._incoming = incoming
         self._outgoing = outgoing
         self._scratch = scratch
-        self._rest = b""
-        """What has arrived and found no room where it was to be decrypted to."""
         self._unsent: deque[memoryview] = deque()
         self._committed = 0
         """Bytes of the caller that are in `_unsent`."""
@@ -90,7 +88,6 @@ class TlsStream:
         # A connection and its requests hold each other until the collector comes, which is rare: not all of this too.
         self._tls = _ENDED
         self._incoming = self._outgoing = ssl.MemoryBIO()
-        self._rest = b""
         self._unsent.clear()
 
     # Bytes in
@@ -98,45 +95,51 @@ class TlsStream:
     @property
     def pending(self) -> bool:
         """Something has arrived that no readiness of the socket will tell of."""
-        return bool(self._rest) or self._incoming.pending > 0 or self._tls.pending() > 0
+        return self._incoming.pending > 0 or self._tls.pending() > 0
 
     def still_to_come(self, wanted: int) -> int:
         """At least so many bytes must still arrive before `wanted` more are decrypted; 0 when that is not known."""
-        return max(0, wanted - len(self._rest) - self._incoming.pending - LONGEST_RECORD_BYTES)
+        return max(0, wanted - self._incoming.pending - LONGEST_RECORD_BYTES)
 
     def recv_into(self, view: memoryview) -> int:
         """As a socket's; 0 also after the other side's goodbye. Raises ssl.SSLError, an OSError, for bytes that are no
         TLS."""
-        found = self._decrypted(view, memoryview(self._rest))
-        if found is None:
-            received = self._socket.recv_into(self._scratch)
-            if received == 0:
-                return 0
-            found = self._decrypted(view, self._scratch[:received])
-        if self._outgoing.pending:
-            self._answer_of_tls()
-        if found is None:
-            raise BlockingIOError
-        return found
+        try:
+            return self._decrypt_into(view)
+        finally:
+            if self._outgoing.pending:
+                self._answer_of_tls()
 
-    def _decrypted(self, view: memoryview, arrived: memoryview) -> int | None:
-        """How many bytes are in `view` now, of as many records as there are; None when there is no whole record."""
-        filled = 0
-        is_over = False
-        while filled < len(view) and not is_over:
+    def _decrypt_into(self, view: memoryview) -> int:
+        # With a buffer it gives a count; typeshed knows the other form alone.
+        read: Any = self._tls.read
+        room = left = len(view)
+        receives_left = RECEIVES_A_CALL
+        while left:
             try:
-                # With a buffer it gives a count; typeshed knows the other form alone.
-                count: Any = self._tls.read(len(view) - filled, view[filled:])
+                # librdkafka sends a record for every 2.5 KB: what is done for each counts.
+                while left:
+                    count = read(left, view)
+                    if count == 0:
+                        return room - left
+                    left -= count
+                    view = view[count:]
             except ssl.SSLWantReadError:
-                if not arrived:
+                if receives_left == 0:
                     break
-                self._incoming.write(arrived[:FEED_BYTES])
-                arrived = arrived[FEED_BYTES:]
-            else:
-                filled += count
-                is_over = count == 0
-        self._rest = bytes(arrived)
-        return filled if filled or is_over else None
+                receives_left -= 1
+                try:
+                    received = self._socket.recv_into(self._scratch)
+                except OSError:
+                    if left == room:
+                        raise
+                    break  # What is decrypted counts. The next call sees that the connection has ended.
+                if received == 0:
+                    return room - left
+                self._incoming.write(self._scratch[:received])
+        if left == room:
+            raise BlockingIOError
+        return room - left
 
     def _answer_of_tls(self) -> None:
         if self._outgoing.pending > MAX_OUTGOING_BYTES:
