@@ -175,8 +175,10 @@ class Soak:
         figures.catch_up_s.append(time.monotonic() - began)
         if stuck := clients.ask({"do": "stop_sending", "timeout_s": HEALING_S}):
             figures.complaints.append(f"{stuck} records had no outcome {HEALING_S:g} s after healing")
-        drained = clients.ask({"do": "drain", "timeout_s": HEALING_S})
-        figures.complaints += [f"not done {HEALING_S:g} s after healing: {words}" for words in drained["behind"]]
+        drained = clients.ask({"do": "drain", "patience_s": HEALING_S})
+        figures.complaints += [
+            f"not done after healing, and nothing moved for {HEALING_S:g} s: {words}" for words in drained["behind"]
+        ]
         progress = clients.ask({"do": "progress"})
         figures.complaints += [f"a producer ended: {words}" for words in progress["fatal"]]
         self._note(f"errors of readers: {progress['errors']}")

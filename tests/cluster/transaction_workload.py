@@ -7,7 +7,7 @@ committed record read.
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,7 @@ READERS = (131, 132)
 INPUTS_HISTORY, READS_HISTORY = "inputs.history", "outputs.history"
 LOOPS_HISTORIES = "loop-*.history"
 ASK_S = 10.0
+MOST_S = 900.0
 
 
 class TransactionWorkload:
@@ -87,13 +88,16 @@ class TransactionWorkload:
         for loop in self._loops:
             loop.settle()
 
-    def drain(self, timeout_s: float) -> list[str]:
+    def drain(self, patience_s: float) -> list[str]:
         """Waits until every input is processed, nothing is open and all is read; what is not. The loops end."""
-        deadline = time.monotonic() + timeout_s
-        behind = _until_none(lambda: [words for group in self._groups for words in self._unprocessed(group)], deadline)
+
+        def unprocessed() -> list[str]:
+            return [words for group in self._groups for words in self._unprocessed(group)]
+
+        behind = _until_none(unprocessed, patience_s)
         self._end_loops()
-        behind += _until_none(self._held_back, deadline)
-        return behind or _until_none(self._unread(self._last_words()), deadline)
+        behind += _until_none(self._held_back, patience_s)
+        return behind or _until_none(self._unread(self._last_words()), patience_s)
 
     def _end_loops(self) -> None:
         for loop in self._loops:
@@ -178,13 +182,19 @@ class TransactionWorkload:
         self._reads.close()
 
 
-def _until_none(look: Any, deadline: float) -> list[str]:
-    """What `look` finds when it finds nothing, or at the deadline. What cannot be asked now is asked again."""
+def _until_none(look: Callable[[], list[str]], patience_s: float) -> list[str]:
+    """What `look` finds when it finds nothing, or has found the same for `patience_s`: busy machines only take longer.
+    What cannot be asked now is asked again."""
+    began = changed = time.monotonic()
+    found: list[str] | None = None
     while True:
+        before = found
         try:
-            found: list[str] = look()
+            found = look()
         except (KafkaException, AssertionError) as error:
             found = [f"cannot be asked: {error!r}"]
-        if not found or time.monotonic() > deadline:
+        now = time.monotonic()
+        changed = changed if found == before else now
+        if not found or now - changed > patience_s or now - began > MOST_S:
             return found
         time.sleep(0.2)

@@ -120,11 +120,11 @@ class Workload:
         self.settle()
         return sum(sender.finish(timeout_s) for sender in (*self._senders, self._transactions.sender))
 
-    def drain(self, timeout_s: float) -> dict[str, Any]:
+    def drain(self, patience_s: float) -> dict[str, Any]:
         """Waits until everyone has read everything; who has not, and where they stand."""
-        deadline = time.monotonic() + timeout_s
-        unfinished = self._transactions.drain(timeout_s)
+        unfinished = self._transactions.drain(patience_s)
         ends = self._ends()
+        deadline = time.monotonic() + patience_s
         while (behind := self._behind(ends)) and time.monotonic() < deadline:
             time.sleep(0.1)
         return {"ends": ends, "behind": behind + unfinished}
@@ -175,7 +175,7 @@ def main(options: dict[str, Any]) -> None:
             case "stop_sending":
                 answer = workload.stop_sending(order["timeout_s"])
             case "drain":
-                answer = workload.drain(order["timeout_s"])
+                answer = workload.drain(order["patience_s"])
             case "stop":
                 workload.stop()
         print(json.dumps(answer), flush=True)
