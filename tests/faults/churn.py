@@ -24,6 +24,7 @@ from tiered.wire.consumer_protocol import decode_assignment
 
 GROUP, TOPIC = "churned", "churned"
 ROOT = Path(__file__).resolve().parents[2]
+HEARD_S = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,11 +215,26 @@ class Churn:
         return took_s
 
     def quiet(self, for_s: float) -> tuple[float, float]:
-        """A time in which nothing happens to the group; begins once its members have heard of the last change."""
-        time.sleep(1.0)
+        """A time in which nothing happens to the group; begins once its members have heard of the last change: they say
+        that they own everything, and for a second nothing new."""
+        began = time.monotonic()
+        while not self.have_heard():
+            assert time.monotonic() - began < HEARD_S, "members have not heard of the last change, or they hear of more"
+            time.sleep(0.2)
         start_s = time.monotonic()
         time.sleep(for_s)
         return start_s, time.monotonic()
+
+    def have_heard(self) -> bool:
+        found: dict[str, set[int]] = defaultdict(set)
+        changes = self.changes([event for each in self.members.values() for event in each.events()])
+        for event in changes:
+            if event.kind == "A":
+                found[event.consumer].update(event.numbers)
+            else:
+                found[event.consumer].difference_update(event.numbers)
+        owned = sorted(partition for each in found.values() for partition in each)
+        return owned == [*range(self.partitions)] and max(each.at_s for each in changes) < time.monotonic() - 1.0
 
     # The audit
 
@@ -253,7 +269,7 @@ class Churn:
         )
 
     @staticmethod
-    def changes(events: list[Event], start_s: float, end_s: float) -> list[Event]:
+    def changes(events: list[Event], start_s: float = 0.0, end_s: float = float("inf")) -> list[Event]:
         """Assignments, revocations and losses in that time."""
         return [event for event in events if event.kind != "R" and start_s <= event.at_s < end_s]
 
@@ -273,7 +289,7 @@ class Churn:
 
     def check_quiet(self, events: list[Event], quiet: tuple[float, float]) -> int:
         """Nothing changed hands, and no record was processed twice. How many there were."""
-        assert self.changes(events, *quiet) == []
+        assert (changed := self.changes(events, *quiet)) == [], changed
         counts = self.processed(events, *quiet)
         assert counts, "records flowed"
         assert set(counts.values()) == {1}
