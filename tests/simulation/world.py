@@ -92,6 +92,7 @@ class World:
         return EPOCH_MS + int(self.loop.time() * 1000.0)
 
     def trace(self, who: str, what: str) -> None:
+        what = what.replace(str(self._root), "")  # Each run has its own.
         self._digest = zlib.crc32(f"{self.loop.time():.6f} {who} {what}".encode(), self._digest)
         if self._traces:
             self._lines.append(f"{self.loop.time():9.4f} {who:8} {what}")
