@@ -216,13 +216,16 @@ class Churn:
 
     def quiet(self, for_s: float) -> tuple[float, float]:
         """A time in which nothing happens to the group; begins once its members have heard of the last change: they say
-        that they own everything, and for a second nothing new."""
+        that they own everything, and for a second nothing new. Ends when records flow."""
         began = time.monotonic()
         while not self.have_heard():
             assert time.monotonic() - began < HEARD_S, "members have not heard of the last change, or they hear of more"
             time.sleep(0.2)
         start_s = time.monotonic()
         time.sleep(for_s)
+        while not self.processed(self.events(), start_s):
+            assert time.monotonic() - began < HEARD_S, "no record was processed"
+            time.sleep(0.2)
         return start_s, time.monotonic()
 
     def have_heard(self) -> bool:
