@@ -45,6 +45,7 @@ INPUTS_HISTORY, READS_HISTORY = "inputs.history", "outputs.history"
 LOOPS_HISTORIES = "loop-*.history"
 ASK_S = 10.0
 MOST_S = 900.0
+"""Of one wait at the end, however much still moves."""
 
 
 class TransactionWorkload:
