@@ -190,7 +190,8 @@ class CheckpointWriter:
         )
         fault = _fault_of_ends(checkpoint)
         if fault is not None:
-            self._failed(partition.name, CorruptMetadata(f"{fault}; the one in the bucket stays as it was"))
+            words = f"{fault}; the bucket's stays as it was. If it goes on, restart the broker: it reads SQL anew"
+            self._failed(partition.name, CorruptMetadata(words))
             return False
         key = where.topic_id, where.partition
         write = partial(checkpoints.write_partition_checkpoint, known=self._pages.get(key, frozenset()))
