@@ -117,10 +117,9 @@ class _Flaky(Database):
 
 
 @pytest.fixture
-async def flaky(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Transacting]:
+async def flaky(tmp_path: Path) -> AsyncIterator[Transacting]:
     """Nothing asks SQL by itself, and has the answer lost that a test means for its own request."""
-    monkeypatch.setattr(coordinator, "LOOK_MS", 600_000.0)
-    async with transacting(tmp_path, sql=_Flaky) as found:
+    async with transacting(tmp_path, sql=_Flaky, look_ms=600_000.0) as found:
         yield found
     _Flaky.away = None
 
@@ -134,11 +133,10 @@ async def test_without_a_fresh_producer_id_a_producer_is_told_to_ask_again(flaky
 
 
 async def test_work_that_comes_again_and_again_takes_an_outage_of_sql_for_no_bug(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("tiered.broker.transactions.coordinator.LOOK_MS", 10)
     often = {"transaction.remove.expired.transaction.cleanup.interval.ms": "10"}
-    async with transacting(tmp_path, sql=_Flaky, **often) as made:
+    async with transacting(tmp_path, sql=_Flaky, look_ms=10.0, **often) as made:
         await made.begun()
         _Flaky.away = "before"
         caplog.clear()

@@ -87,12 +87,14 @@ class Transacting:
 
 
 @asynccontextmanager
-async def transacting(folder: Path, *, sql: type[Database] = Database, **settings: str) -> AsyncIterator[Transacting]:
-    """SQL hears soon of what is complete: many tests wait for that."""
+async def transacting(
+    folder: Path, *, sql: type[Database] = Database, look_ms: float = 100.0, **settings: str
+) -> AsyncIterator[Transacting]:
+    """SQL hears soon of what is complete, and is asked soon for what others decided: many tests wait for that."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(coordinator, "COMPLETE_AFTER_MS", 10.0)
         patch.setattr(coordinator, "RETRY_MS", 100.0)
-        patch.setattr(coordinator, "LOOK_MS", 100.0)
+        patch.setattr(coordinator, "LOOK_MS", look_ms)
         async with _transacting(folder, sql=sql, **settings) as made:
             yield made
 
