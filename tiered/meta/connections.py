@@ -18,6 +18,7 @@ from sqlalchemy.exc import ArgumentError
 from sqlalchemy.pool import QueuePool, StaticPool
 
 from tiered.errors import InvalidConfig
+from tiered.meta import compiled
 from tiered.meta.cluster import MAX_IDLE_SETTING
 
 if TYPE_CHECKING:
@@ -97,6 +98,7 @@ def _sqlite_engine(url: URL, *, deadline_ms: int) -> Engine:
         url,
         poolclass=StaticPool,
         hide_parameters=True,
+        execution_options={"compiled_cache": compiled.SHARED},
         # The one connection is used by one thread at a time, though not always the same.
         connect_args={"check_same_thread": False, "timeout": deadline_ms / 1000.0, "isolation_level": None},
     )
@@ -158,6 +160,7 @@ def _postgres_engine(url: URL, *, deadline_ms: int) -> Engine:
             max_overflow=0,
             pool_timeout=deadline_ms / 1000.0,
             hide_parameters=True,
+            execution_options={"compiled_cache": compiled.SHARED},
             connect_args=_postgres_arguments(url, deadline_ms=deadline_ms),
         )
     except ModuleNotFoundError as error:
