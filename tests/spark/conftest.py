@@ -33,6 +33,7 @@ def spark(java: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spark
             SparkSession.builder.master("local[2, 2]")  # A task that fails has a second attempt, as on a cluster.
             .appName("tiered-tests")
             .config("spark.ui.enabled", "false")
+            .config("spark.python.daemon.module", "tests.spark.warm_daemon")
             .config("spark.driver.memory", "1g")
             # Most of such short a life would go into compiling well what runs twice.
             .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
