@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pytest
-from confluent_kafka.admin import NewTopic
 
 from tests.clients.raw import RawConnection
 from tests.components.brokers import Brokers, three_brokers
@@ -24,8 +23,7 @@ SLOTS = 50
 def brokers(postgres_databases: "PostgresDatabases", tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
     with three_brokers(postgres_databases, tmp_path_factory.mktemp("cluster"), {}) as made:
         made.wait(lambda: set(holders(made).values()) == {1, 2, 3}, "the slots are shared")
-        admin = made.admin(1)
-        admin.create_topics([NewTopic("orders", 2, 3)])["orders"].result(30)
+        made.create("orders", 2)
         yield made
 
 
