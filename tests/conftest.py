@@ -1,4 +1,4 @@
-"""What every test shares: how files are spread over workers, Hypothesis's budget, and the tools that must be there.
+"""What every test shares: Hypothesis's budget, how rarely garbage is looked for, and the tools that must be there.
 
 Owns no fixture of any room: those live beside their tests. A missing tool fails a test, it never skips it.
 """
@@ -15,8 +15,6 @@ from pathlib import Path
 
 import hypothesis
 import pytest
-from xdist.remote import Producer
-from xdist.scheduler.loadscope import LoadScopeScheduling
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -47,18 +45,6 @@ hypothesis.settings.register_profile("long", max_examples=500, deadline=None, pr
 hypothesis.settings.register_profile("fuzz", max_examples=20_000, deadline=None, print_blob=True)
 hypothesis.settings.load_profile(os.environ.get("TIERED_HYPOTHESIS_PROFILE", "default"))
 
-
-DURATIONS = Path(__file__).parent / "durations.txt"
-"""Seconds and file, for each file that takes two or more; `python tests/steps.py durations` writes it from the newest
-run. What takes longest as one piece begins first, so that no worker ends long after the others."""
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    lines = (line.split() for line in DURATIONS.read_text().splitlines())
-    seconds = {ROOT / path: int(taken) for taken, path in lines}
-    items.sort(key=lambda item: -seconds.get(item.path, 0))
-
-
 GARBAGE = 50_000
 """So many more objects than before are looked at; by default 700 are."""
 
@@ -80,22 +66,6 @@ def pytest_collection() -> Generator[None, object, object]:
 # At its end an interpreter frees what its libraries would otherwise call leaks. No sooner: pytest's own last look for
 # what nobody closed collects five times, which takes three seconds if all of it is looked at.
 atexit.register(gc.unfreeze)
-
-
-class FileOnOneWorker(LoadScopeScheduling):
-    """Keeps a file's tests on one worker, so that its fixtures start once. The console's files share a broker,
-    Spark's, where somebody spreads them too, a JVM."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        path = nodeid.partition("::")[0]
-        folder = path.rpartition("/")[0]
-        return folder if folder in ("tests/browser", "tests/spark") else path
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FileOnOneWorker:
-    # Not --dist loadgroup: xdist 3.8 writes groups into a field that pytest 9.2 no longer reads.
-    return FileOnOneWorker(config, log)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

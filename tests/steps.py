@@ -62,11 +62,14 @@ RESULTS = ROOT / "build/test-results"
 """What each step of pytest said of each test, as JUnit's XML; the newest run's."""
 SLOWEST_TOLD = 40
 DURATIONS = ROOT / "tests/durations.txt"
+"""Seconds and file, longest first; `python tests/steps.py durations` writes it from the newest run."""
 LEAST_SECONDS = 2
-# A file, and with it its fixtures, stays on one worker; tests/conftest.py decides which file begins first.
-# Five workers for two cores beside the other lanes: with four a quarter of the cores is idle once those have ended.
-# With more they are no busier, and tests of time-outs starve.
-WORKERS = ("-n", "5", "--no-loadscope-reorder")
+TAKEN = ROOT / "build/test-files-taken"
+"""Where processes that share files say which they have taken."""
+WORKERS = 4
+"""They share the tests of processes, beside the other lanes. Those tests wait, and take the cores only together."""
+LATER = ("in a hurry", "browser")
+"""The lanes that share them, too, once they have done their own. Were they five in the end, the cores would idle."""
 # For `tmp_path`. Tests of one process write little, and to make and delete it on a disk takes a fifth of the CPU.
 HAS_ROOM_IN_MEMORY = IN_MEMORY.is_dir() and shutil.disk_usage(IN_MEMORY).free >= ROOM_BYTES
 FOLDERS_IN_MEMORY = ("env", f"PYTEST_DEBUG_TEMPROOT={IN_MEMORY}") if HAS_ROOM_IN_MEMORY else ()
@@ -124,6 +127,28 @@ def of_one_process(*argv: str, without: str = "") -> list[Step]:
     return found
 
 
+def shared(number: int, *argv: str) -> Step:
+    """The step that takes its files from those of all tests of processes; what takes longest is taken first."""
+    elsewhere = {
+        SPARK,
+        TERRAFORM,
+        BROWSER,
+        CLUSTERS,
+        *(each for folders in OF_ONE_PROCESS.values() for each in folders),
+    }
+    files = (str(file.relative_to(ROOT)) for file in (ROOT / "tests").rglob("test_*.py"))
+    here = [file for file in files if not any(file.startswith(f"{folder}/") for folder in elsewhere)]
+    seconds = seconds_of_files()
+    here.sort(key=lambda file: (-seconds.get(file, 0), file))
+    return pytest(f"tests {number}", "-p", "tests.shared_files", f"--shared-in={TAKEN}", *here, *argv)
+
+
+def seconds_of_files() -> dict[str, int]:
+    """Of each file that takes LEAST_SECONDS or more, as `write_durations` has written it."""
+    lines = (line.split() for line in DURATIONS.read_text().splitlines())
+    return {path: int(seconds) for seconds, path in lines}
+
+
 def files_with(mark: str) -> list[str]:
     """The files of tests that speak of a mark: to look for its tests by collecting all files takes nine seconds."""
     files = sorted((ROOT / "tests").rglob("test_*.py"))
@@ -145,16 +170,14 @@ def steps(target: str, extra: list[str]) -> list[Step]:
             beside = [replace(each, lane="beside") for each in (TYPES, FLOORS, DEPENDENCIES)]
             return [LINT, STYLE, *beside, *(replace(each, lane=each.name) for each in parts), house]
         case "test":
-            elsewhere = tuple(f"--ignore={folder}" for folder in (SPARK, TERRAFORM, BROWSER, CLUSTERS))
-            not_these = (
-                *elsewhere,
-                *(f"--ignore={folder}" for folders in OF_ONE_PROCESS.values() for folder in folders),
-            )
             # Alone in their process, not on the machine.
             alone = pytest("tests that are alone", *files_with(ALONE), "-m", f"alone and {LONG_RUNS}", *extra)
             *beside, of_others = of_one_process("-m", LONG_RUNS, *extra)
             spark = pytest("tests with Spark", SPARK, "-m", LONG_RUNS, *extra)
-            others = pytest("tests", *WORKERS, *not_these, "-m", f"not alone and {LONG_RUNS}", *extra)
+            first, *others = (
+                giving_way(shared(number, "-m", f"not alone and {LONG_RUNS}", *extra), nice=5, lane=lane)
+                for number, lane in enumerate(("", *(f"tests {number}" for number in range(2, WORKERS + 1)), *LATER), 1)
+            )
             in_a_hurry = [replace(each, lane="in a hurry") for each in (spark, alone)]
             computing = [giving_way(each, nice=10, lane="computing") for each in (TYPES, MODULES, of_others)]
             computing += [giving_way(each, nice=10, lane="computing beside") for each in beside]
@@ -162,7 +185,7 @@ def steps(target: str, extra: list[str]) -> list[Step]:
             browser = pytest("tests with a browser", BROWSER, "-m", LONG_RUNS, *extra)
             clusters = pytest("tests of clusters", CLUSTERS, "-m", f"not alone and {LONG_RUNS}", *extra)
             after_another = [giving_way(each, nice=5, lane="browser") for each in (browser, clusters)]
-            return [LINT, STYLE, FLOORS, *in_a_hurry, *computing, *after_another, giving_way(others, nice=5)]
+            return [LINT, STYLE, FLOORS, *in_a_hurry, *computing, *after_another, *others, first]
         case "soak" if not extra:
             # Whoever names tests wants those alone.
             drawn = (PROPERTIES, "tests/unit", "tests/components/http/test_http_openapi.py")
@@ -268,6 +291,8 @@ def main(argv: list[str]) -> int:
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     if profile := {"check": "quick", "soak": "long"}.get(target):
         environment["TIERED_HYPOTHESIS_PROFILE"] = profile
+    shutil.rmtree(TAKEN, ignore_errors=True)
+    TAKEN.mkdir(parents=True)
     todo = steps(target, argv[1:])
     results = run_all(todo, environment)
     if slowest := sorted(seconds_of(todo).items(), key=lambda each: -each[1])[:SLOWEST_TOLD]:

@@ -10,9 +10,15 @@ from typing import Any
 from tests.dependency_scan import verdict
 from tests.steps import (
     ALONE,
+    BROWSER,
+    CLUSTERS,
+    LATER,
     OF_ONE_PROCESS,
+    ROOT,
     SKIPPED,
+    SPARK,
     TERRAFORM,
+    WORKERS,
     Step,
     files_with,
     giving_way,
@@ -104,18 +110,24 @@ def test_lanes_run_beside_one_another_and_all_steps_are_counted() -> None:
     ]
 
 
-def test_every_test_folder_is_part_of_exactly_one_step_of_make_test() -> None:
+def test_every_file_of_tests_is_part_of_exactly_one_step_of_make_test() -> None:
     """What gives way must not run again with the others, and nothing may fall between them."""
-    by_name = {each.name: each.argv for each in steps("test", [])}
-    ignored = {word.removeprefix("--ignore=") for word in by_name["tests"] if word.startswith("--ignore=")}
-    folders_of = (*OF_ONE_PROCESS, "tests with Spark", "tests with a browser", "tests of clusters")
-    named = {word for name in folders_of for word in by_name[name]}
-    assert ignored == {word for word in named if word.startswith("tests/")} | {TERRAFORM}
+    by_name = {each.name: [word for word in each.argv if word.startswith("tests/")] for each in steps("test", [])}
+    shared = [words for name, words in by_name.items() if name.removeprefix("tests ").isdigit()]
+    assert len(shared) == WORKERS + len(LATER)
+    assert all(words == shared[0] for words in shared), "who takes a file first has it, so all know the same ones"
+    folders = [word for name in OF_ONE_PROCESS for word in by_name[name]]
+    folders += [SPARK, TERRAFORM, BROWSER, CLUSTERS]
+    all_files = {str(file.relative_to(ROOT)) for file in (ROOT / "tests").rglob("test_*.py")}
+    elsewhere = {file for file in all_files if any(file.startswith(f"{folder}/") for folder in folders)}
+    assert set(shared[0]) == all_files - elsewhere
+    assert len(shared[0]) == len(set(shared[0]))
     seen: list[str] = []
-    for name, folders in OF_ONE_PROCESS.items():
-        assert [word for word in by_name[name] if word.startswith("tests/")] == list(folders)
-        assert {f"--ignore={folder}" for folder in seen} <= set(by_name[name])
-        seen += folders
+    for name, its_folders in OF_ONE_PROCESS.items():
+        assert by_name[name] == list(its_folders)
+        (argv,) = (each.argv for each in steps("test", []) if each.name == name)
+        assert {f"--ignore={folder}" for folder in seen} <= set(argv)
+        seen += its_folders
 
 
 def test_tests_that_have_to_be_alone_run_once() -> None:
@@ -127,3 +139,19 @@ def test_tests_that_have_to_be_alone_run_once() -> None:
         folders = [word for word in argv if word.startswith("tests/")]
         if name != "tests that are alone" and any(file.startswith(f"{each}/") for each in folders for file in found):
             assert any(word.startswith("not alone and ") for word in argv), name
+
+
+def test_each_file_that_processes_share_runs_in_one_of_them(tmp_path: Path) -> None:
+    for name in ("test_a.py", "test_b.py", "test_c.py"):
+        (tmp_path / name).write_text("def test_one(): pass\ndef test_two(): pass\n")
+    taken = tmp_path / "taken"
+    taken.mkdir()
+    shares = [*(str(tmp_path / name) for name in ("test_a.py", "test_b.py", "test_c.py")), f"--shared-in={taken}"]
+    plain = ("-p", "tests.shared_files", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), "-c", os.devnull)
+    command = [sys.executable, "-m", "pytest", "-q", *plain, *shares]
+    environment = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    results = run_all([Step(name=f"{n}", argv=tuple(command), lane=f"{n}") for n in range(2)], environment)
+    assert [each.code for each in results] == [0, 0]
+    assert sum(each.passed for each in results) == 6
+    (late,) = run_all([Step(name="late", argv=tuple(command))], environment)
+    assert (late.code, late.passed) == (0, 0), "others have taken all"
