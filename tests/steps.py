@@ -69,7 +69,7 @@ TAKEN = ROOT / "build/test-files-taken"
 WORKERS = 4
 """They share the tests of processes, beside the other lanes. Those tests wait, and take the cores only together."""
 LATER = ("in a hurry", "browser")
-"""The lanes that share them, too, once they have done their own. Were they five in the end, the cores would idle."""
+"""The lanes that share them, too, once they have done their own. With five in the end a fifth of the cores idled."""
 # For `tmp_path`. Tests of one process write little, and to make and delete it on a disk takes a fifth of the CPU.
 HAS_ROOM_IN_MEMORY = IN_MEMORY.is_dir() and shutil.disk_usage(IN_MEMORY).free >= ROOM_BYTES
 FOLDERS_IN_MEMORY = ("env", f"PYTEST_DEBUG_TEMPROOT={IN_MEMORY}") if HAS_ROOM_IN_MEMORY else ()
@@ -291,8 +291,9 @@ def main(argv: list[str]) -> int:
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     if profile := {"check": "quick", "soak": "long"}.get(target):
         environment["TIERED_HYPOTHESIS_PROFILE"] = profile
-    shutil.rmtree(TAKEN, ignore_errors=True)
-    TAKEN.mkdir(parents=True)
+    if target == "test":  # No other target, beside a run of this one, may take from it what it has taken.
+        shutil.rmtree(TAKEN, ignore_errors=True)
+        TAKEN.mkdir(parents=True)
     todo = steps(target, argv[1:])
     results = run_all(todo, environment)
     if slowest := sorted(seconds_of(todo).items(), key=lambda each: -each[1])[:SLOWEST_TOLD]:
