@@ -16,7 +16,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.pluginmanager.register(SharedFiles(config.getoption("--shared-in")))
+    if not config.option.collectonly:
+        config.pluginmanager.register(SharedFiles(config.getoption("--shared-in")))
 
 
 class SharedFiles:
@@ -29,9 +30,15 @@ class SharedFiles:
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection(self, session: pytest.Session) -> bool:
         """True: files are found, and imported once they are taken."""
-        found = session.perform_collect(genitems=False)
-        self._files = [each for each in found if isinstance(each, pytest.Collector)]
+        session.perform_collect(genitems=False)
         return True
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item | pytest.Collector]) -> None:
+        """Files are not chosen by `-k` and `-m`, which look at what is in them: at first nothing is known of that."""
+        if not self._files:
+            self._files = [each for each in items if isinstance(each, pytest.Collector)]
+            items[:] = [each for each in items if isinstance(each, pytest.Item)]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:

@@ -155,3 +155,7 @@ def test_each_file_that_processes_share_runs_in_one_of_them(tmp_path: Path) -> N
     assert sum(each.passed for each in results) == 6
     (late,) = run_all([Step(name="late", argv=tuple(command))], environment)
     assert (late.code, late.passed) == (0, 0), "others have taken all"
+    for each in taken.iterdir():
+        each.unlink()
+    (chosen,) = run_all([Step(name="chosen", argv=(*command, "-k", "test_two"))], environment)
+    assert (chosen.code, chosen.passed) == (0, 3), "by the names of tests, not of files"
