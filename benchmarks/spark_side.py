@@ -167,7 +167,7 @@ def _tree_cpu() -> float:
     for pid in _descendants(os.getpid()):
         try:
             total += cpu_seconds(pid)
-        except FileNotFoundError:
+        except OSError:
             continue
     return total
 
