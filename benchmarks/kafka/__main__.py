@@ -44,7 +44,8 @@ def main() -> int:
     holes = folder / "holes"
     results: Results = {}
     try:
-        fetch_jars("broker.xml", folder / "jars")
+        for project in ("broker.xml", "tools.xml"):
+            fetch_jars(project, folder / "jars")
         (kafka,) = (folder / "jars").glob("kafka_2.13-*.jar")
         facts["kafka"] = kafka.stem.rpartition("-")[2]
         if not options.quick:

@@ -26,6 +26,8 @@ class Cell:
     linger_ms: int = 5
     compression: str = "none"
     over_tls: bool = False
+    by_tool: bool = False
+    """By Apache Kafka's own load tool."""
     brokers: int = 1
     per_second: int = 0
     count: int = 0
@@ -49,6 +51,7 @@ class Cell:
         words += [f"{self.clients} clients"] if self.clients > 1 else []
         words += [f"{self.brokers} brokers"] if self.brokers > 1 else []
         words += ["TLS"] if self.over_tls else []
+        words += ["Kafka's tool"] if self.by_tool else []
         return ", ".join(words)
 
 
@@ -91,6 +94,12 @@ def _matrix() -> tuple[Cell, ...]:
         Cell(suite="connections", what=IDLE, count=1000, is_quick=True),
         Cell(suite="connections", what=BUSY, count=200),
         *(replace(each, suite="tls", over_tls=True) for each in (produce, consume)),
+        *(
+            replace(produce, suite="tools", by_tool=True, size_bytes=size_bytes, acks=acks)
+            for size_bytes in (1024, 100)
+            for acks in ("1", "all")
+        ),
+        replace(consume, suite="tools", by_tool=True),
         *(
             Cell(suite="offsets", what=what, partitions=20, count=count)
             for what in (COMMITS, FETCHES)

@@ -128,6 +128,8 @@ def _load(side: Side, cell: Cell, topic: str, effort: Effort, *, what: str) -> R
     size_share = 1.0 if cell.size_bytes >= 1024 else SMALL_RECORDS_SHARE
     each = int(effort.gb * 1e9 * size_share / cell.size_bytes / cell.clients)
     is_fill = what != cell.what
+    if cell.by_tool and not is_fill:
+        return _load_by_tool(side, cell, topic, each)
     load = Load(
         name=cell.name,
         what=what,
@@ -145,6 +147,13 @@ def _load(side: Side, cell: Cell, topic: str, effort: Effort, *, what: str) -> R
         argv += ["--start-at", str(time.monotonic() + _START_TOGETHER_SECONDS)]
     runs, cpu = _clients(side, [argv] * clients)
     return together(runs, cell.size_bytes, cpu)
+
+
+def _load_by_tool(side: Side, cell: Cell, topic: str, records: int) -> Run:
+    argv = ["benchmarks.kafka.tools", cell.what, "--jars", str(side.jars), "--bootstrap", side.bootstrap]
+    argv += ["--topic", topic, "--records", str(records), "--size-bytes", str(cell.size_bytes), "--acks", cell.acks]
+    ((run,), cpu) = _clients(side, [argv])
+    return run | {"broker_cpu_s_per_gb": cpu / (records * cell.size_bytes) * 1e9}
 
 
 def together(runs: list[Run], size_bytes: int, cpu: float) -> Run:

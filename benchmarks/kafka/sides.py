@@ -41,6 +41,8 @@ class Side:
     brokers: Sequence[Tiered | Kafka]
     ca: str = ""
     """Who signs for the listener over TLS, if there is one."""
+    jars: Path
+    """Apache Kafka's, in which its load tools are."""
 
     @property
     def bootstrap(self) -> str:
@@ -90,7 +92,7 @@ def alone(folder: Path, jars: Path, *, is_tiered: bool = False) -> list[Side]:
     settings |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": key_store}
     kafka = Kafka(broker=ApacheKafka(jars, folder / KAFKAS, settings, over_tls=True))
     ca = str(authority.pem)
-    return [Side(name=OURS, brokers=[ours], ca=ca), Side(name=KAFKAS, brokers=[kafka], ca=ca)]
+    return [Side(name=OURS, brokers=[ours], ca=ca, jars=jars), Side(name=KAFKAS, brokers=[kafka], ca=ca, jars=jars)]
 
 
 def _kafka_tiering(folder: Path) -> dict[str, object]:
@@ -143,4 +145,4 @@ def _clusters(folder: Path, jars: Path, stack: ExitStack) -> list[Side]:
         for number in range(2, THREE + 1)
     ]
     kafkas = [Kafka(broker=each) for each in (first, *others)]
-    return [Side(name=OURS, brokers=ours), Side(name=KAFKAS, brokers=kafkas)]
+    return [Side(name=OURS, brokers=ours, jars=jars), Side(name=KAFKAS, brokers=kafkas, jars=jars)]
