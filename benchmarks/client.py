@@ -7,7 +7,9 @@ import argparse
 import json
 import os
 import resource
+import signal
 import sys
+import threading
 import time
 
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -121,7 +123,9 @@ def consume(
     ca: str = "",
     start_at: float = 0.0,
 ) -> dict[str, float]:
-    """Reads the first `records` records, spread evenly, from the beginning of each partition."""
+    """Reads the first `records` records, spread evenly, from the beginning of each partition, or until SIGTERM."""
+    is_over = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: is_over.set())
     consumer = Consumer(
         {
             **_connection(bootstrap, ca),
@@ -141,7 +145,7 @@ def consume(
     first = got = 0
     started = cpu_before = 0.0
     deadline = time.perf_counter() + _TIMEOUT_SECONDS
-    while got < expected:
+    while got < expected and not is_over.is_set():
         messages = consumer.consume(10_000, 1.0)
         got += len(messages)
         if got and not started:  # The clock starts with the first records, so that connecting is not measured.

@@ -17,7 +17,9 @@ import sys
 import threading
 import time
 import urllib.request
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -42,7 +44,7 @@ GETS_AND_HOT = f"{GETS}, and from the log"
 TAILING, ALONE, BESIDE = "a tail at 1,000 records/s", "alone", "beside a backfill"
 BESIDE_ANOTHER = "beside another broker's"
 _CONFIGS = {"segment.bytes": str(32 << 20), "segment.ms": "2000", "retention.ms": "-1", "local.retention.ms": "1"}
-_SMALL_CACHE = {"tiered.cache.bytes": str(64 << 20)}
+SMALL_CACHE = {"tiered.cache.bytes": str(64 << 20)}
 _TIMEOUT_SECONDS = 300.0
 
 
@@ -200,30 +202,24 @@ def _tail(broker: Tiered, *, backfilled: Tiered | None = None, records: int = 0)
     """Milliseconds from a record's produce to its arrival at a consumer, while another one reads all `records` of
     `backfilled` or not."""
     brokers = [broker] if backfilled is None or backfilled is broker else [broker, backfilled]
-    over = threading.Event()
-    backfill = threading.Thread(target=_backfill, args=(backfilled, records, over))
     for each in brokers:
-        each.settings |= _SMALL_CACHE
+        each.settings |= SMALL_CACHE
         each.start()
     try:
-        if backfilled is not None:
-            backfill.start()
-        before, cold_bytes = cpu_seconds(broker.pid), _cold_bytes(backfilled)
-        began = time.monotonic()
-        command = [sys.executable, "-m", "benchmarks.tail_latency", "--bootstrap", broker.bootstrap, "--topic", TAIL]
-        run = subprocess.run(command, capture_output=True, text=True)
-        if run.returncode != 0:
-            raise SystemExit(f"{TAILING} failed: {run.stderr.strip()[-2000:]}")
-        result: Run = json.loads(run.stdout)
-        backfill_mb_per_s = (_cold_bytes(backfilled) - cold_bytes) / (time.monotonic() - began) / 1e6
-        return result | {"broker_cpu_s": cpu_seconds(broker.pid) - before, "backfill_mb_per_s": backfill_mb_per_s}
+        with nullcontext() if backfilled is None else backfill(backfilled.bootstrap, TOPIC, records):
+            before, cold_bytes = cpu_seconds(broker.pid), _cold_bytes(backfilled)
+            began = time.monotonic()
+            argv = [sys.executable, "-m", "benchmarks.tail_latency", "--bootstrap", broker.bootstrap, "--topic", TAIL]
+            run = subprocess.run(argv, capture_output=True, text=True)
+            if run.returncode != 0:
+                raise SystemExit(f"{TAILING} failed: {run.stderr.strip()[-2000:]}")
+            result: Run = json.loads(run.stdout)
+            backfill_mb_per_s = (_cold_bytes(backfilled) - cold_bytes) / (time.monotonic() - began) / 1e6
+            return result | {"broker_cpu_s": cpu_seconds(broker.pid) - before, "backfill_mb_per_s": backfill_mb_per_s}
     finally:
-        over.set()
-        if backfilled is not None:
-            backfill.join()
         for each in brokers:
             each.stop()
-            for name in _SMALL_CACHE:
+            for name in SMALL_CACHE:
                 del each.settings[name]
 
 
@@ -236,11 +232,27 @@ def _cold_bytes(broker: Tiered | None) -> float:
     return next(float(line.split()[1]) for line in lines if line.startswith("tiered_fetched_cold_bytes_total "))
 
 
-def _backfill(broker: Tiered, records: int, over: threading.Event) -> None:
-    """Consumers that read everything, one after the other, until it is over."""
+@contextmanager
+def backfill(bootstrap: str, topic: str, records: int) -> Iterator[list[Run]]:
+    """Meanwhile consumers read everything, one after the other. What each of them has read is there afterwards."""
     load = Load(name=COLD, what="consume", size_bytes=SIZE_BYTES, records=records, partitions=PARTITIONS)
-    while not over.is_set():
-        with subprocess.Popen(load.argv(broker.bootstrap, TOPIC), stdout=subprocess.DEVNULL) as consumer:
-            while consumer.poll() is None and not over.wait(0.05):
-                pass
-            consumer.kill()
+    over = threading.Event()
+    runs: list[Run] = []
+
+    def read() -> None:
+        while not over.is_set():
+            with subprocess.Popen(load.argv(bootstrap, topic), stdout=subprocess.PIPE, text=True) as consumer:
+                while consumer.poll() is None and not over.wait(0.05):
+                    pass
+                consumer.terminate()
+                said, _ = consumer.communicate()
+            if said:
+                runs.append(json.loads(said))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        yield runs
+    finally:
+        over.set()
+        reader.join()

@@ -18,7 +18,7 @@ from pathlib import Path
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from benchmarks import beside_kafka
+from benchmarks import beside_kafka, cold_reading
 from benchmarks.kafka import cells, sides
 from benchmarks.kafka.cells import Cell
 from benchmarks.kafka.sides import Side
@@ -30,7 +30,7 @@ SMALL_RECORDS_SHARE = 0.4
 TOPIC_PARTITIONS = 100
 REQUEST_TOPICS = 10
 """A request of Apache Kafka's controller may make 10,000 partitions and not one more."""
-RUNNING, TIERED, FRESH = "running", "tiered", "fresh"
+RUNNING, TIERED, READ_AGAIN, FRESH = "running", "tiered", "read-again", "fresh"
 WARMING, WARM_UP = Cell(suite="", what=cells.CONSUME, partitions=4), 5
 LEFT_BYTES = 4 << 20
 """What may be on a broker's own disk when a topic counts as cold: logs of its own, and the last segments."""
@@ -53,9 +53,9 @@ def measure(chosen: list[Cell], folder: Path, jars: Path, effort: Effort, say: S
     for (brokers, kind), group in itertools.groupby(chosen, key=lambda cell: (cell.brokers, _kind(cell))):
         where, is_fresh = folder / f"{kind}-{brokers}", kind == FRESH
         with ExitStack() as stack:
-            both = (
-                [] if is_fresh else stack.enter_context(sides.running(where, jars, brokers, is_tiered=kind == TIERED))
-            )
+            is_tiered, reads_again = kind in (TIERED, READ_AGAIN), kind == READ_AGAIN
+            running = sides.running(where, jars, brokers, is_tiered=is_tiered, reads_again=reads_again)
+            both = [] if is_fresh else stack.enter_context(running)
             for side in both:
                 _warm(side, effort)
             for cell in group:
@@ -67,7 +67,7 @@ def measure(chosen: list[Cell], folder: Path, jars: Path, effort: Effort, say: S
                         if number:
                             results.setdefault(cell, {}).setdefault(side.name, []).append(run)
                             say(f"{cell.name:52}{side.name:8}" + _said(run))
-                if cell.what == cells.CONSUME:
+                if cell.what in (cells.CONSUME, cells.BESIDE_COLD):
                     for side in both:
                         side.delete(_topic(cell))
                 if is_fresh:
@@ -82,8 +82,11 @@ def _warm(side: Side, effort: Effort) -> None:
 
 
 def _kind(cell: Cell) -> str:
-    """Of the brokers that it needs: ones that run already, that move records to a store often, that are new."""
-    return {cells.PARTITIONS: FRESH, cells.COLD: TIERED}.get(cell.what, RUNNING)
+    """Of the brokers that it needs: ones that run already, that move records to a store often (whose cache may be too
+    small for what is read again), that are new."""
+    if cell.suite == "cold":
+        return TIERED if cell.what == cells.COLD else READ_AGAIN
+    return FRESH if cell.what == cells.PARTITIONS else RUNNING
 
 
 def _said(run: Run) -> str:
@@ -186,14 +189,18 @@ def _consume_cold(side: Side, cell: Cell, effort: Effort, number: int) -> Run:
     """The first read of what has just left the brokers' own disk."""
     with _new_topic(side, cell, number) as topic:
         _load(side, cell, topic, effort, what=cells.PRODUCE)
-        deadline = time.monotonic() + _TIMEOUT_SECONDS
-        while side.local_bytes() > LEFT_BYTES:
-            if time.monotonic() > deadline:
-                raise SystemExit(f"{side.name} kept {topic} for {_TIMEOUT_SECONDS:.0f} s")
-            time.sleep(2.5)
-            # Apache Kafka closes no segment by its age before the next record.
-            _acknowledged(side, topic, range(cell.partitions))
+        _wait_until_cold(side, topic, cell.partitions)
         return _load(side, cell, topic, effort, what=cells.CONSUME)
+
+
+def _wait_until_cold(side: Side, topic: str, partitions: int) -> None:
+    deadline = time.monotonic() + _TIMEOUT_SECONDS
+    while side.local_bytes() > LEFT_BYTES:
+        if time.monotonic() > deadline:
+            raise SystemExit(f"{side.name} kept {topic} for {_TIMEOUT_SECONDS:.0f} s")
+        time.sleep(2.5)
+        # Apache Kafka closes no segment by its age before the next record.
+        _acknowledged(side, topic, range(partitions))
 
 
 # Latency and connections
@@ -207,6 +214,19 @@ def _at_a_rate(side: Side, cell: Cell, effort: Effort, number: int) -> Run:
         started = time.monotonic()
         ((run,), cpu) = _clients(side, [[*argv, "--size-bytes", str(cell.size_bytes)]])
     return run | {"broker_cpu_percent": cpu / (time.monotonic() - started) * 100}
+
+
+def _beside_cold(side: Side, cell: Cell, effort: Effort, number: int) -> Run:
+    """What the first round has filled is read again and again meanwhile, from a store each time."""
+    topic, read = _topic(cell), replace(WARMING, partitions=cold_reading.PARTITIONS)
+    if number == 0:
+        side.create(topic, read.partitions, is_cold=True)
+        _load(side, read, topic, effort, what=cells.PRODUCE)
+        _wait_until_cold(side, topic, read.partitions)
+    with cold_reading.backfill(side.bootstrap, topic, int(effort.gb * 1e9 / read.size_bytes)) as runs:
+        result = _at_a_rate(side, cell, effort, number)
+    read_mb = sum(run["records"] for run in runs) * read.size_bytes / 1e6
+    return result | {"beside_mb_per_s": read_mb / sum(run["seconds"] for run in runs)}
 
 
 def _busy(side: Side, cell: Cell, effort: Effort, number: int) -> Run:
@@ -306,6 +326,7 @@ MEASURES: dict[str, Callable[[Side, Cell, Effort, int], Run]] = {
     cells.COLD: _consume_cold,
     cells.ACK: _at_a_rate,
     cells.END_TO_END: _at_a_rate,
+    cells.BESIDE_COLD: _beside_cold,
     cells.IDLE: _idle,
     cells.BUSY: _busy,
     cells.COMMITS: _offsets,

@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.cold_reading import SMALL_CACHE
 from benchmarks.kafka.cells import THREE
 from benchmarks.machine import cpu_seconds
 from benchmarks.systems import Kafka, Tiered, create_topic, delete_topic
@@ -76,17 +77,20 @@ class Side:
         delete_topic(self.bootstrap, topic)
 
 
-def alone(folder: Path, jars: Path, *, is_tiered: bool = False) -> list[Side]:
+def alone(folder: Path, jars: Path, *, is_tiered: bool = False, reads_again: bool = False) -> list[Side]:
     """One broker of each, on empty folders, that does not run yet. Each has a listener over TLS as well.
 
     With `is_tiered` both move what is old to a folder, and look for it often; ours does so in any case, at leisure.
+    With `reads_again` our cache is too small for what is read twice: Apache Kafka has none.
     """
     authority = Authority(folder / "certificates")
     key_store = str(authority.sign("broker").both)
     ours = Tiered(
         folder=folder / OURS,
         arguments=("--listener", f"{LISTENER}=SSL://127.0.0.1:0"),
-        settings={"ssl.keystore.location": key_store} | (_OFTEN if is_tiered else {}),
+        settings={"ssl.keystore.location": key_store}
+        | (_OFTEN if is_tiered else {})
+        | (SMALL_CACHE if reads_again else {}),
     )
     settings = _KAFKA_SETTINGS | (_kafka_tiering(folder) if is_tiered else {})
     settings |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": key_store}
@@ -112,10 +116,16 @@ def _kafka_tiering(folder: Path) -> dict[str, object]:
 
 
 @contextmanager
-def running(folder: Path, jars: Path, brokers: int, *, is_tiered: bool = False) -> Iterator[list[Side]]:
+def running(
+    folder: Path, jars: Path, brokers: int, *, is_tiered: bool = False, reads_again: bool = False
+) -> Iterator[list[Side]]:
     """Both sides, running: of one broker each, or of three with each record on all of them."""
     with ExitStack() as stack:
-        sides = alone(folder, jars, is_tiered=is_tiered) if brokers == 1 else _clusters(folder, jars, stack)
+        sides = (
+            alone(folder, jars, is_tiered=is_tiered, reads_again=reads_again)
+            if brokers == 1
+            else _clusters(folder, jars, stack)
+        )
         for side in sides:
             for broker in side.brokers:
                 broker.start()
