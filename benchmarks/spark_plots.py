@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.spark_side import CONNECTOR, DECODER, PARQUET, READY, TIERED
+from benchmarks.svg import WIDTH, picture, text
 
 _COLOURS = {TIERED: "#0b6e4f", CONNECTOR: "#c2410c", PARQUET: "#64748b", READY: "#a16207", DECODER: "#1d4ed8"}
 _LINES = ("#0b6e4f", "#1d4ed8")
-_WIDTH, _LEFT, _RIGHT = 720, 200, 90
+_LEFT, _RIGHT = 200, 90
 
 
 def main(argv: list[str]) -> int:
@@ -35,16 +36,16 @@ def sides_svg(spark: dict[str, dict[str, dict[str, float]]]) -> str:
     for scenario, sides in spark.items():
         shown = {side: each["rows_per_s"] for side, each in sides.items() if side in _COLOURS}
         most = max(shown.values())
-        parts.append(_text(12, y, scenario, weight="bold"))
+        parts.append(text(12, y, scenario, weight="bold"))
         y += 10
         for side, rate in shown.items():
-            width = (_WIDTH - _LEFT - _RIGHT) * rate / most
+            width = (WIDTH - _LEFT - _RIGHT) * rate / most
             parts.append(f'<rect x="{_LEFT}" y="{y}" width="{width:.1f}" height="16" fill="{_COLOURS[side]}"/>')
-            parts.append(_text(_LEFT - 8, y + 12, side, anchor="end"))
-            parts.append(_text(_LEFT + width + 6, y + 12, _short(rate)))
+            parts.append(text(_LEFT - 8, y + 12, side, anchor="end"))
+            parts.append(text(_LEFT + width + 6, y + 12, _short(rate)))
             y += 22
         y += 24
-    return _svg(y, "Rows a second into Spark's noop sink", parts)
+    return picture(y, "Rows a second into Spark's noop sink", parts)
 
 
 def splits_svg(spark: dict[str, dict[str, dict[str, float]]]) -> str:
@@ -63,11 +64,11 @@ def splits_svg(spark: dict[str, dict[str, dict[str, float]]]) -> str:
     for size, lines in panels.items():
         parts += _panel(top, size, lines)
         top += 230
-    return _svg(top, "Rows a second by the number of splits", parts)
+    return picture(top, "Rows a second by the number of splits", parts)
 
 
 def _panel(top: int, title: str, lines: list[tuple[str, list[tuple[int, float]]]]) -> list[str]:
-    left, right, height = 90, _WIDTH - 110, 160
+    left, right, height = 90, WIDTH - 110, 160
     numbers = sorted({number for _, points in lines for number, _ in points})
     most = max(rate for _, points in lines for _, rate in points) * 1.1
 
@@ -77,39 +78,23 @@ def _panel(top: int, title: str, lines: list[tuple[str, list[tuple[int, float]]]
     def y(rate: float) -> float:
         return top + 14 + height * (1 - rate / most)
 
-    parts = [_text(12, top, title, weight="bold")]
+    parts = [text(12, top, title, weight="bold")]
     for share in (0.0, 0.25, 0.5, 0.75, 1.0):
         at = y(most / 1.1 * share)
         parts.append(f'<line x1="{left}" y1="{at:.1f}" x2="{right}" y2="{at:.1f}" stroke="#e2e8f0"/>')
-        parts.append(_text(left - 8, at + 4, _short(most / 1.1 * share), anchor="end"))
-    parts += [_text(x(number), top + height + 32, str(number), anchor="middle") for number in numbers]
+        parts.append(text(left - 8, at + 4, _short(most / 1.1 * share), anchor="end"))
+    parts += [text(x(number), top + height + 32, str(number), anchor="middle") for number in numbers]
     for (name, points), colour in zip(lines, _LINES, strict=False):
         path = " ".join(f"{x(number):.1f},{y(rate):.1f}" for number, rate in points)
         parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
         parts += [f'<circle cx="{x(number):.1f}" cy="{y(rate):.1f}" r="3" fill="{colour}"/>' for number, rate in points]
-        parts.append(_text(right + 8, y(points[-1][1]) + 4, name, colour=colour))
-    parts.append(_text((left + right) / 2, top + height + 48, "splits", anchor="middle"))
+        parts.append(text(right + 8, y(points[-1][1]) + 4, name, colour=colour))
+    parts.append(text((left + right) / 2, top + height + 48, "splits", anchor="middle"))
     return parts
 
 
 def _short(rate: float) -> str:
     return f"{rate / 1e6:.2f} M" if rate >= 1e6 else f"{rate / 1e3:.0f} k" if rate >= 1e3 else f"{rate:.0f}"
-
-
-def _text(
-    x: float, y: float, words: str, *, anchor: str = "start", weight: str = "normal", colour: str = "#0f172a"
-) -> str:
-    safe = words.replace("&", "&amp;").replace("<", "&lt;")
-    style = f'font-size="12" font-weight="{weight}" text-anchor="{anchor}" fill="{colour}"'
-    return f'<text x="{x:.1f}" y="{y:.1f}" {style}>{safe}</text>'
-
-
-def _svg(height: float, title: str, parts: list[str]) -> str:
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height:.0f}" width="{_WIDTH}" '
-        f'font-family="system-ui, sans-serif" role="img"><title>{title}</title>\n'
-        f'<rect width="100%" height="100%" fill="#ffffff"/>\n' + "\n".join(parts) + "\n</svg>\n"
-    )
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ Owns the command line. Results go to bench-results/ as JSON and as a table.
 
 import argparse
 import datetime
+import re
 import shutil
 import sys
 import tempfile
@@ -40,7 +41,8 @@ def main() -> int:
     def say(text: str) -> None:
         print(text, flush=True)
 
-    facts = machine.facts() | {"rounds": effort.rounds, "gb": effort.gb, "command": " ".join(sys.argv[1:])}
+    command = re.sub(r" ?--(results|folder)[ =]\S+", "", " ".join(sys.argv[1:])).strip()
+    facts = machine.facts() | {"rounds": effort.rounds, "gb": effort.gb, "command": command}
     holes = folder / "holes"
     results: Results = {}
     try:
@@ -55,7 +57,7 @@ def main() -> int:
     finally:
         # What an interrupted run has measured is measured.
         stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%SZ")
-        path = report.write(options.results, stamp, results, facts)
+        path = report.write(options.results, stamp, report.document(results, facts))
         say(f"\n{path.with_suffix('.md').read_text()}\nresults are in {path}")
         holes.unlink(missing_ok=True)
         if options.folder is None:

@@ -9,7 +9,7 @@ PRODUCE, CONSUME = "produce", "consume"
 ACK, END_TO_END = "acknowledged", "end to end"
 PARTITIONS, IDLE, BUSY = "partitions", "idle connections", "busy connections"
 COMMITS, FETCHES = "offset commits", "offset fetches"
-COLD, BESIDE_COLD = "consume cold", "end to end beside a cold consume"
+COLD, BESIDE_COLD = "consume cold", "end to end beside cold reads"
 THREE = 3
 
 
@@ -118,6 +118,7 @@ def _matrix() -> tuple[Cell, ...]:
 
 
 MATRIX = _matrix()
+BY_NAME = {cell.name: cell for cell in MATRIX}
 SUITES = tuple(dict.fromkeys(cell.suite for cell in MATRIX))
 
 
@@ -140,7 +141,7 @@ def targets(cell: Cell) -> tuple[Target, ...]:
             return (Target(metric="mb_per_s", ratio=1.0), Target(metric="broker_cpu_s_per_gb", value=1.2))
         case "consume":
             return Target(metric="mb_per_s", ratio=1.0), Target(metric="broker_cpu_s_per_gb", ratio=0.5)
-        case "acknowledged" | "end to end" | "end to end beside a cold consume":
+        case "acknowledged" | "end to end" | "end to end beside cold reads":
             p99 = Target(metric="p99_ms", value=5.0) if cell.brokers > 1 else Target(metric="p99_ms", ratio=0.5)
             return Target(metric="p50_ms", ratio=0.7), p99
         case "partitions":

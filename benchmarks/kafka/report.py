@@ -5,13 +5,15 @@ Pure, but for `write`. Never rounds what goes into the JSON.
 
 import json
 import statistics
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.kafka.cells import Cell, Target, targets
+from benchmarks.kafka.cells import BY_NAME, Cell, Target, targets
 
+Runs = dict[str, dict[str, list[dict[str, float]]]]
+"""Of each cell, by its name, and side."""
 OURS, KAFKAS = "tiered", "kafka"
 MORE_IS_BETTER = ("mb_per_s", "answers_per_s", "beside_mb_per_s")
 METRICS = {
@@ -77,16 +79,16 @@ class Row:
         return sign * self.ours.median > sign * self.kafkas.median
 
 
-def rows(results: dict[Cell, dict[str, list[dict[str, float]]]]) -> Iterator[Row]:
-    for cell, by_side in results.items():
+def rows(runs: Runs) -> Iterator[Row]:
+    for name, by_side in runs.items():
         if len(by_side) < 2:  # It was interrupted.
             continue
-        wanted = {target.metric: target for target in targets(cell)}
+        wanted = {target.metric: target for target in targets(BY_NAME[name])}
         ours, kafkas = by_side[OURS], by_side[KAFKAS]
         for metric in METRICS:
             if metric in ours[0] and metric in kafkas[0]:
                 yield Row(
-                    cell=cell.name,
+                    cell=name,
                     metric=metric,
                     ours=Range.of([run[metric] for run in ours]),
                     kafkas=Range.of([run[metric] for run in kafkas]),
@@ -94,17 +96,29 @@ def rows(results: dict[Cell, dict[str, list[dict[str, float]]]]) -> Iterator[Row
                 )
 
 
-def table(found: list[Row], facts: dict[str, Any]) -> str:
-    """The rows as a Markdown table, with the machine above them."""
-    lines = [
-        f"{facts['cpus']} × {facts['cpu']}, {facts['memory_gb']} GB, Linux {facts['kernel']},",
-        f"Python {facts['python']}, Apache Kafka {facts['kafka']}.",
-        f"{facts['idle_share_before']:.0%} of all CPU was idle before; the load average was {facts['load']} meanwhile.",
-        f"Medians of {facts['rounds']} runs in turn, least and most in brackets.",
-        "",
-        "| cell | what | ours | Apache Kafka | ratio | target | |",
-        "|---|---|---:|---:|---:|---|---|",
-    ]
+def tables(suites: dict[str, Any]) -> str:
+    """In Markdown: where it was measured, and a table for each suite."""
+    parts = ["\n".join(dict.fromkeys(_machine(each["facts"]) for each in suites.values()))]
+    for suite, each in suites.items():
+        facts = each["facts"]
+        parts += [
+            f"### `{suite}`",
+            f"`{facts['command']}`, runs of each side: {facts['rounds']}. The load average was {facts['load']}, and"
+            f" {facts['idle_share_before']:.0%} of all CPU\nwas idle before.",
+            table(rows(each["runs"])),
+        ]
+    return "\n\n".join(parts)
+
+
+def _machine(facts: dict[str, Any]) -> str:
+    return (
+        f"{facts['cpus']} × {facts['cpu']}, {facts['memory_gb']} GB, Linux {facts['kernel']}, Python {facts['python']},"
+        f" Apache Kafka {facts['kafka']}."
+    )
+
+
+def table(found: Iterable[Row]) -> str:
+    lines = ["| cell | what | ours | Apache Kafka | ratio | target | |", "|---|---|---:|---:|---:|---|---|"]
     last = ""
     for row in found:
         label, form = METRICS[row.metric]
@@ -119,6 +133,8 @@ def table(found: list[Row], facts: dict[str, Any]) -> str:
 
 
 def _range(of: Range, form: str) -> str:
+    if of.least == of.most:
+        return form.format(of.median)
     return f"{form.format(of.median)} ({form.format(of.least)} to {form.format(of.most)})"
 
 
@@ -131,20 +147,21 @@ def _target(row: Row) -> str:
     return " and ".join(f"{sign} {bound}" for bound in bounds)
 
 
-def write(
-    folder: Path, stamp: str, results: dict[Cell, dict[str, list[dict[str, float]]]], facts: dict[str, Any]
-) -> Path:
+def document(results: dict[Cell, dict[str, list[dict[str, float]]]], facts: dict[str, Any]) -> dict[str, Any]:
+    """What is kept: by suite, where it was measured and every run of each cell and side."""
+    suites: dict[str, Any] = {}
+    for cell, by_side in results.items():
+        suites.setdefault(cell.suite, {"facts": facts, "runs": {}})["runs"][cell.name] = by_side
+    for each in suites.values():
+        loads = [run["load"] for by_side in each["runs"].values() for runs in by_side.values() for run in runs]
+        each["facts"] = facts | {"load": f"{min(loads):.1f} to {max(loads):.1f}"}
+    return {"suites": suites}
+
+
+def write(folder: Path, stamp: str, kept: dict[str, Any]) -> Path:
     """Writes kafka-STAMP.json and kafka-STAMP.md into `folder`; gives the path of the JSON."""
     folder.mkdir(parents=True, exist_ok=True)
-    found = list(rows(results))
-    loads = [run["load"] for by_side in results.values() for runs in by_side.values() for run in runs]
-    facts = facts | {"load": f"{min(loads, default=0):.1f} to {max(loads, default=0):.1f}"}
-    document = {
-        "facts": facts,
-        "rows": [asdict(row) | {"ratio": row.ratio, "is_missed": row.is_missed} for row in found],
-        "runs": {cell.name: by_side for cell, by_side in results.items()},
-    }
     path = folder / f"kafka-{stamp}.json"
-    path.write_text(json.dumps(document, indent=2) + "\n")
-    path.with_suffix(".md").write_text(table(found, facts) + "\n")
+    path.write_text(json.dumps(kept, indent=2) + "\n")
+    path.with_suffix(".md").write_text(tables(kept["suites"]) + "\n")
     return path

@@ -1,13 +1,16 @@
-"""What is made of the code, whole files or parts: `make generated` writes it, and test_generated compares it."""
+"""What is made of the code or of measurements, whole files or parts: `make generated` writes it, and test_generated
+compares it."""
 
 from pathlib import Path
 
+from benchmarks.kafka import page
 from tests.house import document_tables, message_stubs, public_names
 
 
 def generated() -> dict[Path, str]:
     """All but the public names, whose changes are looked at one by one."""
-    return document_tables.pages() | {message_stubs.FOLDER / name: text for name, text in message_stubs.stubs().items()}
+    stubs = {message_stubs.FOLDER / name: text for name, text in message_stubs.stubs().items()}
+    return document_tables.pages() | page.pages() | stubs
 
 
 def stale_stubs() -> set[Path]:

@@ -2,18 +2,22 @@
 
 import json
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
 from benchmarks.kafka.cells import MATRIX, SUITES, THREE, Cell, Target, chosen, targets
 from benchmarks.kafka.measures import MEASURES, together
-from benchmarks.kafka.report import METRICS, Range, Row, rows, write
+from benchmarks.kafka.page import merged
+from benchmarks.kafka.plots import latencies_svg, ratios_svg, ticks
+from benchmarks.kafka.report import METRICS, Range, Row, document, rows, table, write
 
 FACTS = {
     "cpus": 2, "cpu": "a cpu", "memory_gb": 8.0, "kernel": "6", "python": "3.11", "idle_share_before": 0.9, "rounds": 3,
-    "kafka": "4.2.0",
+    "kafka": "4.2.0", "command": "--quick",
 }  # fmt: skip
 PRODUCE = Cell(suite="throughput", what="produce")
+SVG = "{http://www.w3.org/2000/svg}"
 
 
 def row(metric: str, ours: float, kafkas: float, target: Target | None) -> Row:
@@ -94,15 +98,55 @@ def test_several_clients_count_from_the_first_that_began_to_the_last_that_ended(
 
 
 def test_every_run_is_in_the_file_and_medians_with_their_range_in_the_table(tmp_path: Path) -> None:
-    ours, kafkas = ([{"mb_per_s": each, "load": 1.0} for each in some] for some in ((100, 300, 200), (100, 90, 110)))
-    path = write(tmp_path, "stamp", {PRODUCE: {"tiered": ours, "kafka": kafkas}}, FACTS)
-    document = json.loads(path.read_text())
-    assert len(document["runs"][PRODUCE.name]["tiered"]) == 3
-    assert document["rows"][0]["ratio"] == 2.0
-    table = path.with_suffix(".md").read_text()
+    ours, kafkas = (
+        [{"mb_per_s": each, "load": each} for each in some] for some in ((100.0, 300.0, 200.0), (100.0, 90.0, 110.0))
+    )
+    path = write(tmp_path, "stamp", document({PRODUCE: {"tiered": ours, "kafka": kafkas}}, FACTS))
+    kept = json.loads(path.read_text())["suites"]["throughput"]
+    assert kept["runs"][PRODUCE.name] == {"tiered": ours, "kafka": kafkas}
+    assert kept["facts"]["load"] == "90.0 to 300.0"
     said = "| produce, 1 KiB, acks=1 | MB/s | 200 (100 to 300) | 100 (90 to 110) | 2.00 | ≥ 1 × | reached |"
-    assert said in table
+    assert said in path.with_suffix(".md").read_text()
+
+
+def test_a_single_run_has_no_range() -> None:
+    assert "| p50 ms | 2.00 | 4.00 | 0.50 |  |  |" in table([row("p50_ms", 2.0, 4.0, None)])
 
 
 def test_a_cell_that_was_interrupted_has_no_row() -> None:
-    assert list(rows({PRODUCE: {"tiered": [{"mb_per_s": 1.0}]}})) == []
+    assert list(rows({PRODUCE.name: {"tiered": [{"mb_per_s": 1.0}]}})) == []
+
+
+def test_of_each_suite_the_page_has_what_was_measured_last() -> None:
+    old, new = {"suites": {"tls": "old", "throughput": "old"}}, {"suites": {"tls": "new"}}
+    assert list(merged([old, new])["suites"].items()) == [("throughput", "old"), ("tls", "new")]
+
+
+# The pictures
+
+
+def test_what_is_better_by_ten_lies_as_far_from_one_as_what_is_worse_by_ten() -> None:
+    dots = [row(metric, ratio, 1.0, None) for metric, ratio in (("mb_per_s", 10.0), ("broker_cpu_s_per_gb", 0.1))]
+    image = ElementTree.fromstring(ratios_svg(dots))
+    (throughput, cpu) = (float(each.attrib["cx"]) for each in image.findall(f"{SVG}circle")[2:])
+    (one,) = (float(each.attrib["x1"]) for each in image.findall(f"{SVG}line") if each.attrib["stroke"] == "#64748b")
+    assert throughput - one == pytest.approx(one - cpu, abs=0.1)
+    assert throughput > one
+
+
+def test_each_side_of_a_cell_reaches_from_its_p50_to_its_p99() -> None:
+    image = ElementTree.fromstring(latencies_svg([row("p50_ms", 0.2, 0.3, None), row("p99_ms", 0.9, 1.7, None)]))
+    ends = [float(each.attrib["cx"]) for each in image.findall(f"{SVG}circle")[2:]]
+    joined = [each for each in image.findall(f"{SVG}line") if each.attrib.get("stroke-width")]
+    assert [(float(each.attrib["x1"]), float(each.attrib["x2"])) for each in joined] == [
+        tuple(ends[:2]),
+        tuple(ends[2:]),
+    ]
+    assert ends[0] < ends[2] < ends[1] < ends[3]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"), [(0.09, 2.1, [0.1, 0.2, 0.5, 1, 2]), (3.0, 4.0, []), (10.0, 10.0, [10])]
+)
+def test_a_logarithmic_scale_has_1_2_and_5_of_each_power_of_ten(low: float, high: float, expected: list[float]) -> None:
+    assert ticks(low, high) == expected
