@@ -36,7 +36,7 @@ from tiered.formats.checkpoint import (
     encode_partition_checkpoint,
     page_ref,
 )
-from tiered.formats.chunk_table import ChunkRow
+from tiered.formats.chunk_table import ChunkRow, chunk_crc
 from tiered.formats.object_key import partition_checkpoint_key, segment_key
 from tiered.formats.segment_object import MAX_TAIL_BYTES
 from tiered.rules.segments.cold_partition import ColdPartition
@@ -223,7 +223,7 @@ def unchanged(rows: Sequence[ChunkRow]) -> Sequence[ChunkRow]:
 
 
 def told(data: bytes, *, change: Change = unchanged, **said: object) -> bytes:
-    return forged(data, change, chunk_bytes=CHUNK_BYTES, **said)
+    return forged(data, change, **said)
 
 
 TAILS: dict[str, Callable[[bytes], bytes]] = {
@@ -273,7 +273,44 @@ def test_a_row_that_claims_a_tail_beyond_the_bound_is_refused(bucket: VerifiedSt
 @pytest.mark.parametrize("who", READERS_OF_CHUNKS)
 def test_an_altered_chunk_is_refused(bucket: VerifiedStore, tmp_path: Path, who: str) -> None:
     bucket.flip(1, bucket.tail(1).chunks[-1].position + 100)
+    assert re.search("SHA-256|CRC-64", refused(bucket, tmp_path, who, bucket.rows[1].object_key))
+
+
+@pytest.mark.parametrize("who", READERS_OF_CHUNKS)
+def test_an_altered_chunk_of_an_object_without_crcs_is_refused_by_its_sha256(
+    bucket: VerifiedStore, tmp_path: Path, who: str
+) -> None:
+    """As objects were before decision 0025."""
+    bucket.flip(1, bucket.tail(1).chunks[-1].position + 100)
+    path, row = bucket.path(1), bucket.rows[1]
+    older = told(path.read_bytes(), change=lambda rows: [replace(each, crc64=None) for each in rows])
+    path.write_bytes(older)
+    bucket.write_head([bucket.rows[0], replace(row, size_bytes=len(older))], log_start_offset=FIRST)
+    assert "SHA-256" in refused(bucket, tmp_path, who, row.object_key)
+
+
+@pytest.mark.parametrize("who", ["tiered verify", "compaction"])
+def test_a_forged_chunk_with_its_right_crc_is_refused_by_who_proves(
+    bucket: VerifiedStore, tmp_path: Path, who: str
+) -> None:
+    """A CRC can be made up for any bytes, so what is verified, and what becomes new truth, is held against SHA-256."""
+    path, last = bucket.path(1), bucket.tail(1).chunks[-1]
+    leader_epoch = 12  # The batch's own CRC does not cover it.
+    bucket.flip(1, last.position + leader_epoch)
+    right = chunk_crc(path.read_bytes()[last.position :][: last.length])
+    path.write_bytes(told(path.read_bytes(), change=lambda rows: [*rows[:-1], replace(rows[-1], crc64=right)]))
     assert "SHA-256" in refused(bucket, tmp_path, who, bucket.rows[1].object_key)
+
+
+@pytest.mark.parametrize("who", READERS_OF_CHUNKS)
+def test_a_wrong_crc_of_a_right_chunk_is_refused(bucket: VerifiedStore, tmp_path: Path, who: str) -> None:
+    """By all but compaction, which writes it anew with its right one."""
+    path = bucket.path(1)
+    path.write_bytes(told(path.read_bytes(), change=lambda rows: [*rows[:-1], replace(rows[-1], crc64=7)]))
+    if who == "compaction":
+        assert list(rewritten(bucket, tmp_path)) == list(EVERYTHING)
+    else:
+        assert "CRC-64" in refused(bucket, tmp_path, who, bucket.rows[1].object_key)
 
 
 @pytest.mark.parametrize("who", READERS_OF_CHUNKS)
@@ -285,7 +322,7 @@ def test_a_table_that_gives_chunks_other_offsets_is_refused(
     path = bucket.path(1)
     last_but_one = len(bucket.tail(1).chunks) - 2
     change = partial(boundary_moved, number=last_but_one, offsets=offsets)
-    path.write_bytes(forged(path.read_bytes(), change, chunk_bytes=CHUNK_BYTES))
+    path.write_bytes(forged(path.read_bytes(), change))
     refused(bucket, tmp_path, who, bucket.rows[1].object_key)
 
 

@@ -103,6 +103,11 @@ def table() -> ChunkTable:
     return builder.finish()
 
 
+def table_without_crcs() -> ChunkTable:
+    """As before decision 0025."""
+    return replace(table(), chunks=tuple(replace(row, crc64=None) for row in table().chunks))
+
+
 def producers() -> Sequence[ProducerEntry]:
     batches = tuple(
         ProducerBatch(
@@ -126,9 +131,9 @@ def producers() -> Sequence[ProducerEntry]:
     )
 
 
-def segment_object() -> bytes:
+def segment_object(chunks: ChunkTable | None = None) -> bytes:
     return log() + build_tail(
-        table(),
+        table() if chunks is None else chunks,
         cluster_id=CLUSTER_ID,
         topic_id=TOPIC_ID,
         topic=TOPIC,
@@ -354,7 +359,8 @@ def written_today() -> dict[str, bytes]:
         "transaction_index.bin": transaction_index().to_bytes(BASE_OFFSET + 100),
         "leader_epochs.txt": encode_leader_epochs(LEADER_EPOCHS),
         "producer_snapshot.v1.bin": encode_producers(producers()),
-        "segment_object.v1.bin": segment_object(),
+        "segment_object.v1.bin": segment_object(table_without_crcs()),
+        "segment_object.v1.crcs.bin": segment_object(),
         "checkpoint_page.v1.json": encode_checkpoint_page(page()),
         "partition_checkpoint.v1.json": encode_partition_checkpoint(partition_checkpoint()),
         "cluster_checkpoint.v1.json": encode_cluster_checkpoint(cluster_checkpoint()),

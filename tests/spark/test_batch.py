@@ -262,7 +262,7 @@ def test_an_altered_object_is_an_error_that_names_it(spark: SparkSession, bucket
     said = failure(read(spark, bucket))
     assert "CorruptObject" in said
     assert f"topic orders partition 0 offsets 100 to 199, object {segment.object_key}" in said
-    assert "does not match its SHA-256" in said
+    assert "does not match its CRC-64" in said
 
 
 def test_a_swapped_object_is_an_error_that_names_it(spark: SparkSession, bucket: Bucket) -> None:

@@ -163,6 +163,6 @@ def test_a_table_with_other_offsets_leaves_no_record_out(bucket: Bucket, change:
     start, end = (third - 5, third) if wanted == "before" else (third, third + 5)
     assert offsets(bucket, split_of(bucket, segment, start=start, end=end)) == list(range(start, end))
     bucket.store.delete(segment.object_key)
-    bucket.store.put(segment.object_key, forged(data, change, chunk_bytes=bucket.chunk_bytes))
+    bucket.store.put(segment.object_key, forged(data, change))
     with pytest.raises(CorruptObject, match="offsets"):
         offsets(bucket, split_of(bucket, segment, start=start, end=end))

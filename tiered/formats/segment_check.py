@@ -16,6 +16,7 @@ from uuid import UUID
 from tiered.errors import Corrupt, CorruptBatch, CorruptObject, ObjectMissing, UnknownFormat
 from tiered.formats import native, record_batch
 from tiered.formats.checkpoint import CommittedSegment, PartitionCheckpoint
+from tiered.formats.chunk_table import chunk_crc
 from tiered.formats.object_key import parse_segment_key
 from tiered.formats.segment_object import MAX_TAIL_BYTES, ChunkRow, SegmentFooter, SegmentTail, read_tail
 
@@ -230,15 +231,19 @@ def check_table(base_offset: int, chunks: Sequence[ChunkRow]) -> Iterator[Fault]
 # Chunks
 
 
-def accepted_chunk(row: ChunkRow, data: Buffer, *, is_end_read: bool = True) -> None:
-    """Raises CorruptObject unless `data` is the chunk of that row of an accepted tail: its hash, and the offset that it
-    begins with. With other offsets beside the hashes, a look-up would find later records.
+def accepted_chunk(row: ChunkRow, data: Buffer, *, is_end_read: bool = True, by_sha256: bool = False) -> None:
+    """Raises CorruptObject unless `data` is the chunk of that row of an accepted tail: its checksum, and the offset
+    that it begins with. With other offsets beside the checksums, a look-up would find later records.
+
+    The checksum is the CRC-64, which finds damage; with `by_sha256`, and where there is no CRC-64, it is the SHA-256,
+    which finds a forgery too (decision 0025).
 
     That the chunk ends where its row says is proven by the next one, if that is read. A caller that reads no further
-    passes `is_end_read=False`, which walks through the batches. Speed: one SHA-256 else. Copies nothing.
+    passes `is_end_read=False`, which walks through the batches. Speed: one checksum else. Copies nothing.
     """
-    if hashlib.sha256(data).digest() != row.sha256:
-        reason = "does not match its SHA-256"
+    is_cheap = row.crc64 is not None and not by_sha256
+    if not (chunk_crc(data) == row.crc64 if is_cheap else hashlib.sha256(data).digest() == row.sha256):
+        reason = f"does not match its {'CRC-64' if is_cheap else 'SHA-256'}"
     elif int.from_bytes(data[:8], "big") != row.first_offset:
         reason = "begins with another offset than its table says"
     elif not is_end_read and _end_offset(data) != row.last_offset + 1:
@@ -260,10 +265,20 @@ def _end_offset(chunk: Buffer) -> int:
 def check_chunk(row: ChunkRow, data: bytes, start: int = 0, *, chunk: int) -> Fault | None:
     """None when `data[start:start+row.length]` is the chunk, its CRCs are right and its offsets have no gap.
 
-    Speed: one SHA-256, and one CRC-32C, which the native decoder does where it was built. Copies nothing.
+    Speed: one SHA-256, one CRC-64, and one CRC-32C, which the native decoder does where it was built. Copies nothing.
     """
-    if hashlib.sha256(memoryview(data)[start : start + row.length]).digest() != row.sha256:
+    content = memoryview(data)[start : start + row.length]
+    if hashlib.sha256(content).digest() != row.sha256:
         return _damaged_chunk(row, data, start, chunk)
+    if row.crc64 is not None and chunk_crc(content) != row.crc64:
+        return Fault(
+            kind=FaultKind.CHUNK,
+            message=f"bytes {row.position} to {row.position + row.length - 1} match their SHA-256, not their CRC-64, "
+            "which the root does not prove: readers refuse them",
+            first_offset=row.first_offset,
+            last_offset=row.last_offset,
+            chunk=chunk,
+        )
     if _is_right_by_native_scan(row, data, start):
         return None
     return _find_batch(row, data, start, chunk)

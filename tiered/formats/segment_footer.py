@@ -18,13 +18,14 @@ from tiered.ids import is_legal_topic_name
 
 FORMAT_VERSION: Final = 1
 TAIL_GUESS_BYTES: Final = 64 * 1024
-"""What one GET for an object's end asks for: whole tails of segments up to about 700 chunks."""
+"""What one GET for an object's end asks for: whole tails of segments up to about 650 chunks."""
 TRAILER_BYTES: Final = 16
 TRAILER_MAGIC: Final = b"TIERED01"
 MAX_TAIL_BYTES: Final = 256 << 20
 """A tail that claims more is refused before anything is fetched or allocated for it."""
 MAX_FOOTER_BYTES: Final = 64 * 1024
 CHUNK_ROW_BYTES: Final = 88
+CHUNK_CRC_BYTES: Final = 8
 ABORTED_ROW_BYTES: Final = 32
 
 _TRAILER = struct.Struct(">II8s")
@@ -45,12 +46,14 @@ class SectionKind(IntEnum):
     LEADER_EPOCHS = 2
     ABORTED_TRANSACTIONS = 3
     PRODUCER_SNAPSHOT = 4
+    CHUNK_CRCS = 5
 
 
 _ROW_BYTES: Final[dict[int, int]] = {
     SectionKind.CHUNK_TABLE: CHUNK_ROW_BYTES,
     SectionKind.LEADER_EPOCHS: _EPOCH.size,
     SectionKind.ABORTED_TRANSACTIONS: ABORTED_ROW_BYTES,
+    SectionKind.CHUNK_CRCS: CHUNK_CRC_BYTES,
 }
 
 
@@ -234,7 +237,8 @@ def _read_text(content: memoryview, at: int) -> tuple[str, int]:
 
 
 def _tile(sections: Sequence[Section], start: int, end: int) -> bool:
-    """True when the sections fill `start` to `end` without a gap, and each known kind is there once."""
+    """True when the sections fill `start` to `end` without a gap, and each known kind is there once, but for
+    CHUNK_CRCS, which objects from before decision 0025 do not have."""
     if end - start > MAX_TAIL_BYTES:
         return False
     for section in sections:
@@ -242,7 +246,8 @@ def _tile(sections: Sequence[Section], start: int, end: int) -> bool:
             return False
         start += section.length
     kinds = [section.kind for section in sections]
-    return start == end and all(kinds.count(kind) == 1 for kind in SectionKind)
+    known = [kind for kind in SectionKind if kind != SectionKind.CHUNK_CRCS or kind in kinds]
+    return start == end and all(kinds.count(kind) == 1 for kind in known)
 
 
 def _section(sections: Sequence[Section], kind: SectionKind) -> Section:

@@ -1,10 +1,10 @@
 """The object that a closed segment becomes: its batches, then a tail that describes and proves them.
 
-Owns the layout of the object (decisions 0001 and 0004, golden file `segment_object.v1.bin`) and of its tail's
+Owns the layout of the object (decisions 0001, 0004 and 0025, golden files `segment_object.v1*.bin`) and of its tail's
 sections; `chunk_table` makes the table, `segment_footer` has the bytes of footer and trailer.
 Must never believe a byte of a tail that its CRC, and its neighbours, do not confirm.
 
-    object  := batches | chunk table | epochs | aborted transactions | producer snapshot | footer | trailer
+    object  := batches | chunk table | epochs | aborted transactions | producer snapshot | chunk CRCs | footer | trailer
     batches := the local segment file, byte for byte
     trailer := footer length u32 | footer CRC-32C u32 | magic "TIERED01"                            (16 bytes)
 
@@ -16,6 +16,7 @@ All numbers are big-endian. Rows:
     epoch   := leader epoch i32 | start offset i64                                                  (12 bytes)
     aborted := producer id i64 | first offset i64 | last offset i64 | last stable offset i64        (32 bytes)
     producer snapshot := see `producer_snapshot`
+    chunk CRC := CRC-64/XZ of the chunk's bytes u64, one for each row of the chunk table               (8 bytes)
 
     footer  := version u16 (1) | flags u16 (bit 0: the minimum is proven) | topic id 16 bytes | partition u32
                | base offset i64 | end offset i64 | min timestamp i64 | max timestamp i64 | record count u64
@@ -23,13 +24,14 @@ All numbers are big-endian. Rows:
                | sections (kind u16 | flags u16 (0) | position u64 | length u64 | CRC-32C u32)
                | cluster id (length u16, UTF-8) | topic (length u16, UTF-8)
 
-Sections lie one after another from the end of the batches to the footer. Kinds 1 to 4 are the four above and
-must be there.
+Sections lie one after another from the end of the batches to the footer. Kinds 1 to 5 are the five above. 1 to 4
+must be there; 5 is missing in objects from before decision 0025, whose chunks are checked by their SHA-256.
 
 Hashes: a chunk's is over its bytes; the root is SHA-256 over "tiered.segment-root.v1\\0" and the chunks'
 hashes in order; `previous root` is the root of the partition's segment that was committed before (zeros for
 the first). So a swapped, replaced or missing object shows when neighbours are compared, and the catalogue
-and the checkpoints hold the roots too. Roots follow from the batches and the chunk size alone.
+and the checkpoints hold the roots too. Roots follow from the batches and the chunk size alone, and prove the chunk CRCs
+of nobody: a CRC tells damage, a SHA-256 forgery.
 
 The aborted transactions are all of which an offset lies in the object, in the order of their markers. One that ended
 in a later segment is in the object of each segment that it lies in, so that whoever reads a single object knows which
@@ -107,6 +109,7 @@ __all__ = [
 
 _CHUNK = struct.Struct(">QIqqqqQI32s")
 _ABORTED = struct.Struct(">qqqq")
+_CRC = struct.Struct(">Q")
 _MIN_IS_PROVEN: Final = 1
 _crc32c = crc32.iscsi
 assert (_CHUNK.size, _ABORTED.size) == (CHUNK_ROW_BYTES, ABORTED_ROW_BYTES)
@@ -157,6 +160,9 @@ def build_tail(
         ),
         SectionKind.PRODUCER_SNAPSHOT: bytes(producer_snapshot),
     }
+    crcs = [row.crc64 for row in table.chunks if row.crc64 is not None]
+    if len(crcs) == len(table.chunks):
+        contents[SectionKind.CHUNK_CRCS] = b"".join(map(_CRC.pack, crcs))
     position = table.log_bytes
     sections = []
     for kind, content in contents.items():
@@ -225,7 +231,7 @@ def read_tail(tail: Buffer, object_bytes: int) -> SegmentTail:
         raise CorruptObject(f"{len(tail)} bytes of the tail were read where {tail_bytes} are needed")
     view = memoryview(tail)
     contents = {section.kind: section_content(section, view, object_bytes) for section in footer.sections}
-    chunks = tuple(_unpack_chunks(contents[SectionKind.CHUNK_TABLE]))
+    chunks = tuple(_unpack_chunks(contents[SectionKind.CHUNK_TABLE], contents.get(SectionKind.CHUNK_CRCS)))
     _check_chunks(chunks, footer)
     return SegmentTail(
         footer=footer,
@@ -246,8 +252,12 @@ def read_tail(tail: Buffer, object_bytes: int) -> SegmentTail:
     )
 
 
-def _unpack_chunks(content: memoryview) -> Iterator[ChunkRow]:
-    for position, length, first, last, min_ms, max_ms, count, flags, sha256 in _CHUNK.iter_unpack(content):
+def _unpack_chunks(content: memoryview, crcs: memoryview | None) -> Iterator[ChunkRow]:
+    rows = list(_CHUNK.iter_unpack(content))
+    of_rows = [None] * len(rows) if crcs is None else [crc for (crc,) in _CRC.iter_unpack(crcs)]
+    if len(of_rows) != len(rows):
+        raise CorruptObject(f"the tail has CRCs of {len(of_rows)} chunks, and {len(rows)} chunks")
+    for (position, length, first, last, min_ms, max_ms, count, flags, sha256), crc64 in zip(rows, of_rows, strict=True):
         yield ChunkRow(
             position=position,
             length=length,
@@ -257,6 +267,7 @@ def _unpack_chunks(content: memoryview) -> Iterator[ChunkRow]:
             max_timestamp_ms=max_ms,
             record_count=count,
             sha256=sha256,
+            crc64=crc64,
             min_timestamp_is_proven=flags & _MIN_IS_PROVEN != 0,
         )
 

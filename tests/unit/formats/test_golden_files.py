@@ -15,7 +15,7 @@ from tiered.formats.leader_epoch_file import decode_leader_epochs
 from tiered.formats.offset_index import OffsetIndex
 from tiered.formats.producer_snapshot import decode_producers
 from tiered.formats.record_batch import Compression
-from tiered.formats.segment_object import read_tail
+from tiered.formats.segment_object import ChunkTable, read_tail
 from tiered.formats.time_index import TimeIndex
 from tiered.formats.transaction_index import TransactionIndex
 
@@ -57,10 +57,14 @@ def test_golden_producer_snapshot_is_read() -> None:
     assert decode_producers(content("producer_snapshot.v1.bin")) == golden.producers()
 
 
-def test_golden_segment_object_is_read() -> None:
-    data = content("segment_object.v1.bin")
+@pytest.mark.parametrize(
+    ("name", "table"),
+    [("segment_object.v1.bin", golden.table_without_crcs()), ("segment_object.v1.crcs.bin", golden.table())],
+)
+def test_golden_segment_objects_are_read(name: str, table: ChunkTable) -> None:
+    data = content(name)
     tail = read_tail(data, len(data))
-    assert tail.chunks == golden.table().chunks
+    assert tail.chunks == table.chunks
     assert len(tail.chunks) == 3
     assert [row.proven_min_timestamp_ms for row in tail.chunks] == [None, None, golden.NOON_MS + 77]
     assert data[: tail.footer.log_bytes] == golden.log()

@@ -118,7 +118,7 @@ def batches(
     """Each batch of the segment: a buffer, its position there and its header. Raises Corrupt at the first byte that is
     not what was uploaded."""
     for run in runs(chunks, RUN_BYTES):
-        data = load_run(store, place, run)
+        data = load_run(store, place, run, by_sha256=True)
         for position, header in record_batch.exact_batches(data, 0, len(data)):
             record_batch.verify_crc(data, position, header.size_bytes)
             yield data, position, header

@@ -21,14 +21,18 @@ def load_tail(store: ObjectStore, place: ExpectedSegment) -> SegmentTail:
     return accepted_tail(place, store.get_range(segment.object_key, segment.log_bytes, tail_bytes(segment)))
 
 
-def load_run(store: ObjectStore, place: ExpectedSegment, rows: Sequence[ChunkRow]) -> bytes:
-    """Neighbouring chunks of the segment, each accepted, the last one to its end. Raises Corrupt, StoreUnavailable."""
+def load_run(store: ObjectStore, place: ExpectedSegment, rows: Sequence[ChunkRow], *, by_sha256: bool = False) -> bytes:
+    """Neighbouring chunks of the segment, each accepted, the last one to its end. Raises Corrupt, StoreUnavailable.
+
+    `by_sha256` is for a caller that makes new truth out of them: see `accepted_chunk`.
+    """
     start = rows[0].position
     data = get_run(store, place, rows)
     view = memoryview(data)
     for row in rows:
         at = row.position - start
-        accepted_chunk(row, view[at : at + row.length], is_end_read=row is not rows[-1])
+        part = view[at : at + row.length]
+        accepted_chunk(row, part, is_end_read=row is not rows[-1], by_sha256=by_sha256)
     return data
 
 

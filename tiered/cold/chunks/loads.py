@@ -1,4 +1,4 @@
-"""Requests for chunks of a committed segment: one, or several neighbours at once, each checked against its SHA-256.
+"""Requests for chunks of a committed segment: one, or several neighbours at once, each held against its checksum.
 
 Owns the second look at what failed a check, and the words of the error. Everything here blocks and runs in a thread.
 Must never answer with bytes that fail a check (T8), and never let one bad chunk spoil its neighbours.

@@ -1,8 +1,8 @@
 """Reads of committed segments: the batches at an offset, or the first record at a time, chunk by chunk.
 
-Owns which tails are open, and what is read ahead. Serves only chunks whose SHA-256 stands in a table whose root the
-metadata store knows. Must never cancel a download because a client gave up (T7), and never answer with bytes that fail
-a check (T8).
+Owns which tails are open, and what is read ahead. Serves only chunks whose checksum stands in the tail of an object
+whose root the metadata store knows. Must never cancel a download because a client gave up (T7), and never answer with
+bytes that fail a check (T8).
 """
 
 import asyncio
