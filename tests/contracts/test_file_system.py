@@ -70,6 +70,20 @@ def test_truncation_cuts_and_extends(fs: FileSystem, folder: Path) -> None:
         assert fs.read(file, 10, 0) == b"0123\0\0"
 
 
+def test_what_is_reserved_changes_no_size_and_goes_back_with_a_truncation(fs: FileSystem, folder: Path) -> None:
+    with fs.create(str(folder / "a")) as file:
+        write_all(fs, file, b"0123456789", 0)
+        fs.reserve(file, 10, 1 << 20)
+        assert fs.sizes(str(folder)) == {"a": 10}
+        assert (folder / "a").stat().st_blocks * 512 >= 1 << 20
+        assert fs.read(file, 20, 0) == b"0123456789"
+        fs.truncate(file, 10)
+        assert (folder / "a").stat().st_blocks * 512 < 1 << 20
+        assert fs.read(file, 20, 0) == b"0123456789"
+    with fs.open(str(folder / "a")) as file, pytest.raises(OSError, match="Bad file descriptor"):
+        fs.reserve(file, 10, 1 << 20)
+
+
 def test_an_unlinked_file_stays_readable_while_open(fs: FileSystem, folder: Path) -> None:
     (folder / "a").write_bytes(b"data")
     with fs.open(str(folder / "a")) as file:

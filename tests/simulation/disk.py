@@ -189,6 +189,10 @@ class ProcessFiles:
         self._disk.written(str(file.name), position, written)
         return written
 
+    def reserve(self, file: FileIO, position: int, length: int) -> None:
+        self._step("reserve", str(file.name))
+        self._real.reserve(file, position, length)
+
     def truncate(self, file: FileIO, size_bytes: int) -> None:
         self._step("truncate", str(file.name))
         self._real.truncate(file, size_bytes)

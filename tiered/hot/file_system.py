@@ -5,6 +5,8 @@ the log's decision. Must never retry, buffer or hide a failure. The tests have a
 that fails, runs full and loses power; one contract suite holds for both.
 """
 
+import ctypes
+import errno
 import os
 from collections.abc import Sequence
 from contextlib import suppress
@@ -16,6 +18,10 @@ TEMPORARY_SUFFIX = ".tmp"
 PREPARED_SUFFIX = ".prepared" + TEMPORARY_SUFFIX
 
 Data = bytes | bytearray | memoryview
+
+_KEEP_SIZE = 1
+_fallocate = getattr(ctypes.CDLL(None, use_errno=True), "fallocate", None)
+"""Python has only `posix_fallocate`: it changes the size, and writes zeros where the file system allocates nothing."""
 
 
 class OpenFile(FileIO):
@@ -39,6 +45,10 @@ class FileSystem(Protocol):
 
     def write(self, file: FileIO, data: Data, position: int) -> int:
         """Writes some of `data` at `position` and answers how many bytes; at least one."""
+
+    def reserve(self, file: FileIO, position: int, length: int) -> None:
+        """Takes disk for `length` bytes from `position`, that nobody has written yet; the file's size stays. A
+        `truncate` gives back what is beyond it."""
 
     def truncate(self, file: FileIO, size_bytes: int) -> None:
         """Cuts the file (or fills it with zeros) to `size_bytes`."""
@@ -83,6 +93,13 @@ class RealFileSystem:
 
     def write(self, file: FileIO, data: Data, position: int) -> int:
         return os.pwrite(file.fileno(), data, position)
+
+    def reserve(self, file: FileIO, position: int, length: int) -> None:
+        if _fallocate is None:
+            raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+        if _fallocate(file.fileno(), _KEEP_SIZE, ctypes.c_int64(position), ctypes.c_int64(length)):
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
 
     def truncate(self, file: FileIO, size_bytes: int) -> None:
         os.ftruncate(file.fileno(), size_bytes)

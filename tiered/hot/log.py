@@ -191,6 +191,8 @@ class Log:
                 size = 0
         file = active.file
         assert file is not None
+        if size + incoming > active.reserved_bytes:
+            active.reserve(self._fs, file, size + incoming, config)
         try:
             written = self._fs.write(file, buffer[position:end], size)
             if written != incoming:
@@ -246,6 +248,7 @@ class Log:
             fresh.file, fresh.offset_index, fresh.time_index = file, OffsetIndex(), TimeIndex()
             # Its indexes stay in memory until the next flush writes them, in a thread.
             active.note_time()
+            active.give_back_reserved(self._fs)
             active.closed = True
             active.tail = BatchTail()
             self._segments = (*self._segments, fresh)

@@ -7,6 +7,7 @@ removals; a segment must never delete itself, nor roll.
 from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from io import FileIO
 
@@ -29,6 +30,11 @@ INDEX_SUFFIXES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFF
 OFFSET_ENTRY_BYTES = 8
 TIME_ENTRY_BYTES = 12
 NO_TIMESTAMP = -1
+
+RESERVED_FROM_BYTES = 8 << 20
+RESERVED_AT_ONCE_BYTES = 16 << 20
+"""A segment that has grown to the first takes disk ahead of its appends, an eighth of its size and at most the second:
+so the file system looks for blocks once for many pages. A partition with little in it takes none."""
 
 TAIL_BATCHES = 1024
 """At least so many of the newest batches have their place in memory, so that a consumer near the end costs
@@ -87,6 +93,7 @@ class LogSegment:
         "index_bytes",
         "offset_index",
         "path",
+        "reserved_bytes",
         "seam",
         "synced",
         "tail",
@@ -111,6 +118,8 @@ class LogSegment:
         self.offset_index: OffsetIndex | None = None
         self.time_index: TimeIndex | None = None
         """Both only while the segment is active."""
+        self.reserved_bytes = 0
+        """As far as the active segment's file has disk for what is appended next."""
         self.index_bytes = (0, 0)
         """Sizes of the two index files of a closed segment."""
         self.aborted = TransactionIndex()
@@ -224,6 +233,25 @@ class LogSegment:
             incoming_last_offset=last_offset,
             index_is_full=index is not None and OFFSET_ENTRY_BYTES * (len(index) + 1) > config.max_index_bytes,
         )
+
+    def reserve(self, fs: FileSystem, file: FileIO, end: int, config: LogConfig) -> None:
+        """Takes disk for an append that ends at byte `end`, and for others. Where there is none the append goes on
+        without."""
+        size_bytes = self.extent[1]
+        if size_bytes < RESERVED_FROM_BYTES:
+            self.reserved_bytes = RESERVED_FROM_BYTES
+            return
+        ahead = min(RESERVED_AT_ONCE_BYTES, size_bytes // 8)
+        self.reserved_bytes = max(end, min(end + ahead, config.segment_bytes))
+        with suppress(OSError):
+            fs.reserve(file, size_bytes, self.reserved_bytes - size_bytes)
+
+    def give_back_reserved(self, fs: FileSystem) -> None:
+        """Nothing more is appended: what was reserved and not written goes back to the disk."""
+        if self.file is not None and self.reserved_bytes > self.extent[1] >= RESERVED_FROM_BYTES:
+            with suppress(OSError):  # Until the file goes the disk has a little less room.
+                fs.truncate(self.file, self.extent[1])
+        self.reserved_bytes = 0
 
     def outdated_ms(self, config: LogConfig) -> int:
         """When it must be closed for its age, if nothing is appended until then."""

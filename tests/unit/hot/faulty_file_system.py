@@ -84,6 +84,12 @@ class FaultyFileSystem:
         self.unwritten.written(str(file.name), position, written)
         return written
 
+    def reserve(self, file: FileIO, position: int, length: int) -> None:
+        self._step("reserve", str(file.name))
+        if self.space_left is not None and self.space_left < length:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(file.name))
+        self.real.reserve(file, position, length)
+
     def truncate(self, file: FileIO, size_bytes: int) -> None:
         self._step("truncate", str(file.name))
         self.real.truncate(file, size_bytes)

@@ -15,6 +15,7 @@ from tiered.errors import LogDirFailed
 from tiered.formats.producer_snapshot import ProducerBatch, ProducerEntry
 from tiered.hot.log import Log
 from tiered.hot.opening import write_again
+from tiered.hot.segment import RESERVED_FROM_BYTES
 
 REPOSITORY = Path(__file__).parents[3]
 KNOWN = ProducerEntry(
@@ -49,6 +50,15 @@ def test_a_full_disk_refuses_the_append_and_changes_nothing(tmp_path: Path, fs: 
     fs.heal()
     assert append(log, batch(3)) == 3
     assert contents(log)[:1] == whole
+
+
+def test_a_disk_without_room_ahead_takes_the_append_all_the_same(tmp_path: Path, fs: FaultyFileSystem) -> None:
+    log = open_log(tmp_path / "log", fs=fs)
+    fs.fail("reserve", errno.ENOSPC)
+    for _ in range(4):
+        append(log, batch(value_bytes=RESERVED_FROM_BYTES // 2))
+    assert fs.calls["reserve"] == 2
+    assert (log.log_end_offset, log.failed) == (4, None)
 
 
 def test_a_full_disk_refuses_the_roll_and_the_segment_goes_on(tmp_path: Path, fs: FaultyFileSystem) -> None:

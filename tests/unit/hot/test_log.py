@@ -12,7 +12,7 @@ from tiered.formats import record_batch
 from tiered.formats.producer_snapshot import ProducerEntry, decode_producers
 from tiered.hot.file_system import RealFileSystem
 from tiered.hot.log import LogConfig
-from tiered.hot.segment import TAIL_BATCHES
+from tiered.hot.segment import RESERVED_FROM_BYTES, TAIL_BATCHES
 from tiered.rules.partition.rolling import MAX_RELATIVE_OFFSET
 
 
@@ -370,3 +370,15 @@ def _deep_bytes(value: object, seen: set[int]) -> int:
     names = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
     names += list(getattr(value, "__dict__", ()))
     return size + sum(_deep_bytes(getattr(value, name), seen) for name in names if hasattr(value, name))
+
+
+def test_a_closed_segment_has_given_back_what_was_reserved_for_it(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "log")
+    for _ in range(4):
+        append(log, batch(value_bytes=RESERVED_FROM_BYTES // 2))
+    (file,) = (tmp_path / "log").glob("*.log")
+    assert file.stat().st_size == log.size_bytes
+    assert file.stat().st_blocks * 512 >= log.size_bytes + RESERVED_FROM_BYTES // 8
+    log.roll(NOW_MS)
+    assert file.stat().st_blocks * 512 < log.size_bytes + RESERVED_FROM_BYTES // 8
+    assert len(contents(log, max_bytes=RESERVED_FROM_BYTES)) == 4
