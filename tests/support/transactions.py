@@ -4,6 +4,7 @@ from functools import cache
 
 from tests.support.partition_appends import NOW_MS
 from tiered.broker.partitions.partition import Appended, Partition
+from tiered.broker.partitions.transactions import AskedMarker
 from tiered.formats.control_record import MarkerType, TransactionMarker, encode_marker
 from tiered.formats.record_batch import BatchHeader, Record, encode_batch, read_header
 from tiered.rules.transactions.transaction_state import ProducerIdAndEpoch
@@ -59,8 +60,23 @@ def end(
     epoch: int = 0,
     coordinator_epoch: int = 0,
     raises_epoch: bool = False,
-) -> Appended | None:
-    """The marker that ends the producer's transaction."""
+) -> int | None:
+    """The marker that ends the producer's transaction: its offset, None where it stands already."""
     marker = TransactionMarker(type=kind, coordinator_epoch=coordinator_epoch)
-    producer = ProducerIdAndEpoch(producer_id, epoch)
-    return partition.append_marker(marker, producer, raises_epoch=raises_epoch, now_ms=NOW_MS)
+    return append_marker(partition, marker, ProducerIdAndEpoch(producer_id, epoch), raises_epoch=raises_epoch)
+
+
+def append_marker(
+    partition: Partition,
+    marker: TransactionMarker,
+    producer: ProducerIdAndEpoch,
+    *,
+    raises_epoch: bool = False,
+    now_ms: int = NOW_MS,
+) -> int | None:
+    """Its offset; None where it stands already. Raises why it is refused."""
+    offset = partition.log.log_end_offset
+    asked = AskedMarker.of(marker, producer, raises_epoch=raises_epoch, now_ms=now_ms)
+    for error in partition.append_markers([asked], now_ms=now_ms).values():
+        raise error
+    return None if partition.log.log_end_offset == offset else offset

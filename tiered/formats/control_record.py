@@ -9,7 +9,6 @@ Owns their layout. Must never decide whether a marker may be written: `broker.pa
 import struct
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import lru_cache
 from typing import Final
 
 from tiered.errors import CorruptBatch
@@ -43,22 +42,17 @@ class TransactionMarker:
 
 def encode_marker(marker: TransactionMarker, *, producer_id: int, producer_epoch: int, timestamp_ms: int) -> bytearray:
     """The control batch that ends the producer's transaction, with offset 0: whoever appends it stamps its own."""
-    return bytearray(_encoded(marker.type, marker.coordinator_epoch, producer_id, producer_epoch, timestamp_ms))
-
-
-@lru_cache(1)  # A transaction's partitions are given its marker one after the other.
-def _encoded(
-    type_: MarkerType, coordinator_epoch: int, producer_id: int, producer_epoch: int, timestamp_ms: int
-) -> bytes:
     record = Record(
         offset=0,
         timestamp_ms=timestamp_ms,
-        key=_KEY.pack(_VERSION, type_),
-        value=_VALUE.pack(_VERSION, coordinator_epoch),
+        key=_KEY.pack(_VERSION, marker.type),
+        value=_VALUE.pack(_VERSION, marker.coordinator_epoch),
         headers=(),
     )
-    return record_batch.encode_batch(
-        [record], producer_id=producer_id, producer_epoch=producer_epoch, transactional=True, control=True
+    return bytearray(
+        record_batch.encode_batch(
+            [record], producer_id=producer_id, producer_epoch=producer_epoch, transactional=True, control=True
+        )
     )
 
 

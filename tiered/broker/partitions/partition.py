@@ -20,7 +20,7 @@ from tiered.broker.partitions.log_settings import log_config
 from tiered.broker.partitions.producers import Producers
 from tiered.broker.partitions.replica_log import FetchedRun
 from tiered.broker.partitions.role import Role
-from tiered.broker.partitions.transactions import PartitionTransactions, Verification
+from tiered.broker.partitions.transactions import AskedMarker, PartitionTransactions, Verification, in_their_places
 from tiered.config import TopicConfig
 from tiered.errors import (
     CorruptMetadata,
@@ -35,7 +35,6 @@ from tiered.errors import (
 from tiered.file_slice import FileSlice
 from tiered.formats import record_batch
 from tiered.formats.checkpoint import CommittedSegment
-from tiered.formats.control_record import TransactionMarker
 from tiered.formats.producer_snapshot import ProducerEntry
 from tiered.formats.record_batch import TRANSACTIONAL_BIT, BatchHeader
 from tiered.formats.segment_object import AbortedIndexEntry
@@ -46,7 +45,6 @@ from tiered.metrics import TrafficState
 from tiered.rules.partition import partition_state, producer_state, read_plan
 from tiered.rules.partition.partition_state import PartitionOffsets, RowOrder, RowVersion
 from tiered.rules.replication import isr
-from tiered.rules.transactions.transaction_state import ProducerIdAndEpoch
 
 log = logging.getLogger(__name__)
 
@@ -392,24 +390,27 @@ class Partition(ColdEnd):
             self.producers.entries.get(producer_id), producer_id, producer_epoch
         )
 
-    def append_marker(
-        self, marker: TransactionMarker, producer: ProducerIdAndEpoch, *, raises_epoch: bool, now_ms: int
-    ) -> Appended | None:
-        """Where the end of the producer's transaction went; None when it stands already and nothing is open. It may
-        take of the disk's reserve. `raises_epoch` when each transaction has an epoch of its own, which the marker ends.
-
-        Raises NotLeader, NotEnoughReplicas, TransactionCoordinatorFenced, StaleProducerEpoch and LogDirFailed.
+    def append_markers(self, asked: Sequence[AskedMarker], *, now_ms: int) -> dict[int, TieredError]:
+        """Ends transactions of different producers in one write, which may take of the disk's reserve. Of those that
+        are refused, by their places among `asked`, why: TransactionCoordinatorFenced or StaleProducerEpoch. One that
+        stands already is not written again. Raises NotLeader, NotEnoughReplicas and LogDirFailed: none was written.
         """
         if self.closed:
             raise ShuttingDown(f"{self.name} is closing here; refresh metadata and retry")
         leadership = self.require_leader()
-        entry = self.producers.entries.get(producer.producer_id)
-        batch = self.transactions.due_marker(entry, marker, producer, raises_epoch=raises_epoch, now_ms=now_ms)
-        if batch is None:
-            return None
-        self._require_replicas(leadership, ALL)
-        header = record_batch.read_header(batch, 0)
-        return self._write(leadership, memoryview(batch), 0, len(batch), header, now_ms, marker)
+        due, refused = self.transactions.due_markers(self.producers.entries, asked)
+        if due:
+            self._require_replicas(leadership, ALL)
+            base_offset = self._next_offset(now_ms)
+            stamp_ms = now_ms if self.config.is_log_append_time else None
+            buffer, headers, placed = in_their_places(due, base_offset, self.leader_epoch, stamp_ms)
+            aborted = self.transactions.aborted_in(placed) if any(each.marker.aborts for each in due) else ()
+            self.log.append(buffer, 0, len(buffer), headers, base_offset=base_offset, now_ms=now_ms, aborted=aborted)
+            for header, offset, marker in placed:
+                self.producers.note(header, offset, now_ms, marker)
+                self.transactions.note(header, offset, marker)
+            self._grew(leadership, len(buffer), batches=len(due), records=len(due))
+        return refused
 
     def _require_replicas(self, leadership: Leadership, acks: int) -> None:
         if acks == ALL and self.is_under_min_isr:
@@ -419,42 +420,41 @@ class Partition(ColdEnd):
             )
 
     def _write(
-        self,
-        leadership: Leadership,
-        buffer: memoryview,
-        position: int,
-        end: int,
-        header: BatchHeader,
-        now_ms: int,
-        marker: TransactionMarker | None = None,
+        self, leadership: Leadership, buffer: memoryview, position: int, end: int, header: BatchHeader, now_ms: int
     ) -> Appended:
-        self.changed()
-        base_offset = self.log.log_end_offset
-        if base_offset == self.cold_end_offset:
-            self.log.roll(now_ms)  # No segment may lie across what the store holds and what comes next.
+        base_offset = self._next_offset(now_ms)
         record_batch.stamp_offsets(buffer, position, base_offset, self.leader_epoch)
         log_append_time_ms = NO_TIMESTAMP
         if self.config.is_log_append_time:
             log_append_time_ms = now_ms
             record_batch.stamp_log_append_time(buffer, position, header.size_bytes, now_ms)
             header = record_batch.read_header(buffer, position, end)
-        aborted = self.transactions.aborted_in(((header, base_offset, marker),)) if marker and marker.aborts else ()
-        headers = ((position, header),)
-        self.log.append(buffer, position, end, headers, base_offset=base_offset, now_ms=now_ms, aborted=aborted)
-        traffic = self.traffic
-        traffic.produced_bytes += end - position
-        traffic.produced_batches += 1
-        traffic.produced_records += header.record_count
+        self.log.append(buffer, position, end, ((position, header),), base_offset=base_offset, now_ms=now_ms)
         if header.producer_id >= 0:
-            self.producers.note(header, base_offset, now_ms, marker)
+            self.producers.note(header, base_offset, now_ms)
             if header.attributes & TRANSACTIONAL_BIT:
-                self.transactions.note(header, base_offset, marker)
-        self.advance_high_watermark()
-        if leadership.has_followers:
-            self.growth.wake()
+                self.transactions.note(header, base_offset, None)
+        self._grew(leadership, end - position, batches=1, records=header.record_count)
         return Appended(
             base_offset, self.log.log_end_offset, log_append_time_ms, self.log_start_offset, self.leader_epoch
         )
+
+    def _next_offset(self, now_ms: int) -> int:
+        """Where the next batch goes."""
+        self.changed()
+        base_offset = self.log.log_end_offset
+        if base_offset == self.cold_end_offset:
+            self.log.roll(now_ms)  # No segment may lie across what the store holds and what comes next.
+        return base_offset
+
+    def _grew(self, leadership: Leadership, size_bytes: int, *, batches: int, records: int) -> None:
+        traffic = self.traffic
+        traffic.produced_bytes += size_bytes
+        traffic.produced_batches += batches
+        traffic.produced_records += records
+        self.advance_high_watermark()
+        if leadership.has_followers:
+            self.growth.wake()
 
     def roll_if_due(self, now_ms: int) -> bool:
         """Closes the active segment when it is old enough; whether it did. Followers only follow their leader's

@@ -5,10 +5,13 @@ offset pass a transaction that is open, or whose end is not committed, nor go ba
 """
 
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 from weakref import WeakValueDictionary
 
+from tiered.errors import TieredError
+from tiered.formats import record_batch
 from tiered.formats.control_record import TransactionMarker, encode_marker
 from tiered.formats.producer_snapshot import ProducerEntry
 from tiered.formats.record_batch import BatchHeader
@@ -27,6 +30,46 @@ class Verification:
 
     producer_id: int
     producer_epoch: int
+
+
+class AskedMarker(NamedTuple):
+    """The end of a producer's transaction, and the batch that says so: the same in all of its partitions."""
+
+    marker: TransactionMarker
+    producer: ProducerIdAndEpoch
+    raises_epoch: bool
+    """Each transaction has an epoch of its own, which the marker ends."""
+    batch: bytearray
+    header: BatchHeader
+
+    @classmethod
+    def of(
+        cls, marker: TransactionMarker, producer: ProducerIdAndEpoch, *, raises_epoch: bool, now_ms: int
+    ) -> "AskedMarker":
+        producer_id, producer_epoch = producer.producer_id, producer.producer_epoch
+        batch = encode_marker(marker, producer_id=producer_id, producer_epoch=producer_epoch, timestamp_ms=now_ms)
+        return cls(marker, producer, raises_epoch, batch, record_batch.read_header(batch, 0))
+
+
+def in_their_places(
+    due: Sequence[AskedMarker], base_offset: int, leader_epoch: int, log_append_time_ms: int | None
+) -> tuple[memoryview, list[tuple[int, BatchHeader]], list[PlacedBatch]]:
+    """The markers' batches one after the other, stamped for the offsets from `base_offset` on, and where each is.
+    `log_append_time_ms` where that is stamped, too."""
+    buffer = bytearray().join(each.batch for each in due)
+    headers: list[tuple[int, BatchHeader]] = []
+    placed: list[PlacedBatch] = []
+    position = 0
+    for offset, each in enumerate(due, base_offset):
+        header = each.header
+        record_batch.stamp_offsets(buffer, position, offset, leader_epoch)
+        if log_append_time_ms is not None:
+            record_batch.stamp_log_append_time(buffer, position, header.size_bytes, log_append_time_ms)
+            header = record_batch.read_header(buffer, position)
+        headers.append((position, header))
+        placed.append((header, offset, each.marker))
+        position += header.size_bytes
+    return memoryview(buffer), headers, placed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,24 +169,25 @@ class PartitionTransactions:
             self._verifications[producer_id, producer_epoch] = found
         return found
 
-    def due_marker(
-        self,
-        entry: ProducerEntry | None,
-        marker: TransactionMarker,
-        producer: ProducerIdAndEpoch,
-        *,
-        raises_epoch: bool,
-        now_ms: int,
-    ) -> bytearray | None:
-        """The batch to append; None when it stands already. Whatever was asked about the producer counts no more.
-        Raises TransactionCoordinatorFenced, StaleProducerEpoch."""
-        is_due = producer_state.must_append_marker(entry, marker, producer, raises_epoch=raises_epoch)
-        self._end_verifications(producer.producer_id)
-        if not is_due:
-            return None
-        return encode_marker(
-            marker, producer_id=producer.producer_id, producer_epoch=producer.producer_epoch, timestamp_ms=now_ms
-        )
+    def due_markers(
+        self, entries: Mapping[int, ProducerEntry], asked: Sequence[AskedMarker]
+    ) -> tuple[list[AskedMarker], dict[int, TieredError]]:
+        """Those to append, and by their places why others are refused: TransactionCoordinatorFenced or
+        StaleProducerEpoch. What stands already is neither. Whatever was asked about their producers counts no more."""
+        due, refused = list[AskedMarker](), dict[int, TieredError]()
+        for place, each in enumerate(asked):
+            producer_id = each.producer.producer_id
+            try:
+                is_due = producer_state.must_append_marker(
+                    entries.get(producer_id), each.marker, each.producer, raises_epoch=each.raises_epoch
+                )
+            except TieredError as error:
+                refused[place] = error.without_frames()
+                continue
+            self._end_verifications(producer_id)
+            if is_due:
+                due.append(each)
+        return due, refused
 
     def _end_verifications(self, producer_id: int) -> None:
         if not self._verifications:  # Mostly: where the coordinator is this broker, none outlives its batch.

@@ -109,9 +109,7 @@ def test_a_repeated_batch_of_a_transaction_that_has_ended_is_answered_as_it_was(
 
 def test_a_marker_ends_the_transaction_and_a_repeated_one_is_not_appended(alone: Partition) -> None:
     write(alone, 7, 0)
-    appended = end(alone, 7, COMMIT, coordinator_epoch=3)
-    assert appended is not None
-    assert (appended.base_offset, open_since(alone, 7)) == (1, None)
+    assert (end(alone, 7, COMMIT, coordinator_epoch=3), open_since(alone, 7)) == (1, None)
     assert end(alone, 7, COMMIT, coordinator_epoch=3) is None
     assert alone.log.log_end_offset == 2
 

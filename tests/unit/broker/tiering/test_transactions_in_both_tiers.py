@@ -19,6 +19,7 @@ from tests.support.transactional_logs import (
     offset_after,
     random_log,
 )
+from tests.support.transactions import append_marker
 from tests.unit.broker.tiering.tiers import SEGMENTS, Tiers, tiers
 from tiered.broker.partitions.partition import Partition
 from tiered.broker.people.record_reader import Limits, RecordReader, StoredRecord
@@ -46,15 +47,14 @@ def write(partition: Partition, log: TransactionalLog, now_ms: int) -> None:
             marker = read_marker(batch, 0, header)
             assert marker is not None
             producer = ProducerIdAndEpoch(producer_id=header.producer_id, producer_epoch=header.producer_epoch)
-            done = partition.append_marker(marker, producer, raises_epoch=log.raises_epoch, now_ms=now_ms)
+            offset = append_marker(partition, marker, producer, raises_epoch=log.raises_epoch, now_ms=now_ms)
         else:
             verified = None
             if header.is_transactional:
                 verified = partition.begin_verification(header.producer_id, header.producer_epoch)
             data = memoryview(bytearray(batch))
-            done = partition.append(data, 0, len(data), acks=-1, now_ms=now_ms, verified=verified)
-        assert done is not None
-        assert done.base_offset == header.base_offset
+            offset = partition.append(data, 0, len(data), acks=-1, now_ms=now_ms, verified=verified).base_offset
+        assert offset == header.base_offset
 
 
 async def upload(made: Tiers) -> None:

@@ -8,13 +8,14 @@ from uuid import UUID
 
 import pytest
 
+from tests.support.transactions import append_marker, write
 from tests.unit.broker.context import surroundings
 from tests.unit.broker.replication.replicas import EPOCHS, TOPIC_ID, replica, row, tell
 from tiered.broker.groups.slots import HeldSlots
 from tiered.broker.partitions.partition import Partition
 from tiered.broker.partitions.topics import OFFSETS_TOPIC, Topic, Topics
 from tiered.broker.transactions.broker_channel import ProducersMarker
-from tiered.broker.transactions.marker_writer import MarkerWriter
+from tiered.broker.transactions.marker_writer import MOST_TOGETHER, MarkerWriter
 from tiered.config import TopicConfig
 from tiered.errors import NotLeader, TransactionCoordinatorFenced, UnknownTopicOrPartition
 from tiered.formats.control_record import MarkerType, TransactionMarker
@@ -114,7 +115,7 @@ async def test_a_marker_that_no_other_machine_has_is_answered_once_it_is_on_disk
 
 async def test_a_marker_that_stands_and_is_not_on_disk_is_flushed_before_it_is_answered(made: Writing) -> None:
     sole = made.topics.by_name("sole").partition(0)
-    sole.append_marker(marker(SOLE).marker, marker(SOLE).producer, raises_epoch=False, now_ms=0)
+    append_marker(sole, marker(SOLE).marker, marker(SOLE).producer)
     assert await made.writer.write([marker(SOLE)]) == [{SOLE: None}]
     assert (sole.log.log_end_offset, sole.log.flushed_offset) == (1, 1)
 
@@ -154,3 +155,29 @@ async def test_markers_of_one_partition_wait_for_the_last_of_them_and_fail_toget
     assert (made.leader.log.log_end_offset, told.done(), len(made.leader.acknowledgements)) == (2, False, 1)
     tell(made.leader, row(leader=2, epoch=1))
     assert [isinstance(each[HERE], NotLeader) for each in await told] == [True, True]
+
+
+async def test_markers_that_come_together_are_one_write_and_end_each_of_their_transactions(made: Writing) -> None:
+    sole = made.topics.by_name("sole").partition(0)
+    for producer_id in range(3):
+        write(sole, producer_id)
+    changes = list[Partition]()
+    sole.changed = lambda: changes.append(sole)
+    await made.writer.write([marker(SOLE, producer_id=producer_id) for producer_id in range(3)])
+    assert (len(changes), sole.log.log_end_offset, sole.last_stable_offset) == (1, 6, 6)
+
+
+async def test_of_two_markers_of_one_producer_the_second_is_judged_by_what_the_first_leaves(made: Writing) -> None:
+    """X7: it may be of an epoch that has ended by then."""
+    newer, older = marker(SOLE, coordinator_epoch=6), marker(SOLE, coordinator_epoch=5)
+    (first, second) = await made.writer.write([newer, older])
+    assert first == {SOLE: None}
+    assert isinstance(second[SOLE], TransactionCoordinatorFenced)
+    assert made.topics.by_name("sole").partition(0).log.log_end_offset == 1
+
+
+async def test_more_markers_than_go_together_are_all_written(made: Writing) -> None:
+    count = 2 * MOST_TOGETHER + 1
+    outcomes = await made.writer.write([marker(SOLE, producer_id=producer_id) for producer_id in range(count)])
+    assert outcomes == [{SOLE: None}] * count
+    assert made.topics.by_name("sole").partition(0).log.log_end_offset == count
