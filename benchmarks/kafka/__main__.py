@@ -7,6 +7,7 @@ import argparse
 import datetime
 import re
 import shutil
+import signal
 import sys
 import tempfile
 from dataclasses import replace
@@ -45,6 +46,7 @@ def main() -> int:
     facts = machine.facts() | {"rounds": effort.rounds, "gb": effort.gb, "command": command}
     holes = folder / "holes"
     results: Results = {}
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # `timeout` ends it as Ctrl-C does.
     try:
         for project in ("broker.xml", "tools.xml"):
             fetch_jars(project, folder / "jars")

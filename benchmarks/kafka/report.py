@@ -103,8 +103,8 @@ def tables(suites: dict[str, Any]) -> str:
         facts = each["facts"]
         parts += [
             f"### `{suite}`",
-            f"`{facts['command']}`, runs of each side: {facts['rounds']}. The load average was {facts['load']}, and"
-            f" {facts['idle_share_before']:.0%} of all CPU\nwas idle before.",
+            f"`{facts['command']}`, runs of each side: {facts['rounds']}.\n"
+            f"The load average was {facts['load']}, and {facts['idle_share_before']:.0%} of all CPU was idle before.",
             table(rows(each["runs"])),
         ]
     return "\n\n".join(parts)
