@@ -11,10 +11,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.machine import cpu_seconds, memory_mb
 from benchmarks.ready_rows import FORMAT, ReadyRows
+
+if TYPE_CHECKING:
+    from pyspark_tiered.options import Options
+    from pyspark_tiered.plan import Split
 
 TIERED, CONNECTOR, PARQUET, READY, DECODER = (
     "tiered, from the bucket",
@@ -120,7 +124,7 @@ def _sides(spark: Any, spec: Spec) -> dict[str, Callable[[], int]]:
     return sides
 
 
-def _splits(spec: Spec, **options: str) -> tuple[Any, list[Any]]:
+def _splits(spec: Spec, **options: str) -> "tuple[Options, list[Split]]":
     from pyspark_tiered.batch import plan_batch
     from pyspark_tiered.log_source import open_log_source
     from pyspark_tiered.options import parse_options
@@ -131,8 +135,11 @@ def _splits(spec: Spec, **options: str) -> tuple[Any, list[Any]]:
 
 
 def _bytes_of(spec: Spec) -> int:
+    from pyspark_tiered.plan import ColdSplit
+
     _, splits = _splits(spec, splitBytes=str(1 << 50))
-    return sum(piece.log_bytes for split in splits for piece in split.pieces)
+    cold = [split for split in splits if isinstance(split, ColdSplit)]
+    return sum(piece.segment.log_bytes for split in cold for piece in split.pieces)
 
 
 def _decode(spec: Spec) -> int:
