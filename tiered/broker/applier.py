@@ -4,7 +4,6 @@ Owns the order in which a set is applied: who is in service and who leads first,
 that cannot be opened does not hold up the others: it is tried again and again. Must never read the feed itself.
 """
 
-import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -229,7 +228,7 @@ class ChangeApplier:
         wanted += [topic for topic_id in elsewhere if (topic := self._topics.find_id(topic_id)) is not None]
         for first in range(0, len(wanted), TOPICS_AT_ONCE):
             some = wanted[first : first + TOPICS_AT_ONCE]
-            await asyncio.gather(*(self._fit(topic, committed) for topic in some))
+            await self._fit(some, committed)
 
     def _topic_of(self, row: TopicRow) -> Topic:
         current = self._topics.find_id(row.topic_id)
@@ -243,57 +242,61 @@ class ChangeApplier:
             replication_factor=row.replication_factor,
         )
 
-    async def _fit(self, topic: Topic, committed: Mapping[TopicPartition, Sequence[CommittedSegment]]) -> None:
-        """Puts `topic` with the partitions that this broker is to hold, opened; lets go of others."""
+    async def _fit(self, some: Sequence[Topic], committed: Mapping[TopicPartition, Sequence[CommittedSegment]]) -> None:
+        """Puts each topic with the partitions that this broker is to hold, opened; lets go of others."""
         held = {
-            row.partition: row for row in self._image.rows_of(topic.topic_id) if self._context.broker_id in row.replicas
+            topic.topic_id: {
+                row.partition: row
+                for row in self._image.rows_of(topic.topic_id)
+                if self._context.broker_id in row.replicas
+            }
+            for topic in some
         }
-        leaving = tuple(each for each in topic.partitions if each.topic_partition.partition not in held)
         opened = await self._open(
-            topic, [row for row in held.values() if topic.hosted(row.partition) is None], committed
+            [
+                (topic, row)
+                for topic in some
+                for row in held[topic.topic_id].values()
+                if topic.hosted(row.partition) is None
+            ],
+            committed,
         )
-        kept = [each for each in topic.partitions if each.topic_partition.partition in held]
-        partitions = sorted([*kept, *opened], key=lambda each: each.topic_partition.partition)
-        self._put(replace(topic, partitions=tuple(partitions)))
-        self._replication.rows_applied(opened)
-        if leaving:
-            self._replication.removed(leaving)
-            await self._loader.remove_partitions(leaving)
+        for topic in some:
+            added, rows = opened.get(topic.topic_id, []), held[topic.topic_id]
+            leaving = tuple(each for each in topic.partitions if each.topic_partition.partition not in rows)
+            kept = [each for each in topic.partitions if each.topic_partition.partition in rows]
+            partitions = sorted([*kept, *added], key=lambda each: each.topic_partition.partition)
+            self._put(replace(topic, partitions=tuple(partitions)))
+            self._replication.rows_applied(added)
+            if leaving:
+                self._replication.removed(leaving)
+                await self._loader.remove_partitions(leaving)
 
     async def _open(
         self,
-        topic: Topic,
-        rows: Sequence[PartitionRow],
+        wanted: Sequence[tuple[Topic, PartitionRow]],
         committed: Mapping[TopicPartition, Sequence[CommittedSegment]],
-    ) -> list[Partition]:
-        """The rows of `rows` whose logs could be opened. Keeps the reason why another could not."""
-        if len(rows) > 1:
-            await self._loader.make_folders(topic, rows)
-        found = await asyncio.gather(*(self._open_one(topic, row, committed) for row in rows))
-        return [partition for partition in found if partition is not None]
-
-    async def _open_one(
-        self, topic: Topic, row: PartitionRow, committed: Mapping[TopicPartition, Sequence[CommittedSegment]]
-    ) -> Partition | None:
-        try:
-            partition = await self._loader.open(topic, row, committed.get(row.topic_partition))
-        except (TieredError, OSError) as error:
-            if row.topic_partition not in self._unopened:
-                log.error("%s-%d cannot be opened; it is tried again: %s", topic.name, row.partition, error)
-            self._unopened[row.topic_partition] = error
-            self._failed_replicas.add(row.topic_partition)
-            return None
-        if self._unopened.pop(row.topic_partition, None) is not None:
-            self._failed_replicas.discard(row.topic_partition)
-        partition.apply_row(row, broker_epoch=self._context.state.broker_epoch)
-        self._checkpoints.opened(partition)
-        return partition
+    ) -> Mapping[UUID, list[Partition]]:
+        """The partitions whose logs could be opened, by topic. Keeps the reason why another could not."""
+        found = await self._loader.open(wanted, committed)
+        opened: dict[UUID, list[Partition]] = {}
+        async for (topic, row), partition in in_turns(zip(wanted, found, strict=True)):
+            if not isinstance(partition, Partition):
+                if row.topic_partition not in self._unopened:
+                    log.error("%s-%d cannot be opened; it is tried again: %s", topic.name, row.partition, partition)
+                self._unopened[row.topic_partition] = partition
+                self._failed_replicas.add(row.topic_partition)
+                continue
+            if self._unopened and self._unopened.pop(row.topic_partition, None) is not None:
+                self._failed_replicas.discard(row.topic_partition)
+            partition.apply_row(row, broker_epoch=self._context.state.broker_epoch)
+            self._checkpoints.opened(partition)
+            opened.setdefault(row.topic_id, []).append(partition)
+        return opened
 
     async def _open_again(self) -> None:
-        for topic_id in {key.topic_id for key in self._unopened}:
-            topic = self._topics.find_id(topic_id)
-            if topic is not None:
-                await self._fit(topic, {})
+        found = [self._topics.find_id(topic_id) for topic_id in {key.topic_id for key in self._unopened}]
+        await self._fit([topic for topic in found if topic is not None], {})
 
     async def _keep_log_start(self, partition: Partition) -> None:
         """The disk's copy of where the log starts. Behind, it is made good at the next start."""

@@ -19,14 +19,15 @@ FAR_BLOCK_BYTES = 256 * 1024
 
 
 class BlockReader:
-    """Parts of one file, read in blocks. Not safe for use by two threads."""
+    """The parts of one file below `end`, read in blocks. Not safe for use by two threads."""
 
-    __slots__ = ("_block", "_block_bytes", "_block_position", "_file", "_fs")
+    __slots__ = ("_block", "_block_bytes", "_block_position", "_end", "_file", "_fs")
 
-    def __init__(self, fs: FileSystem, file: FileIO, block_bytes: int) -> None:
+    def __init__(self, fs: FileSystem, file: FileIO, block_bytes: int, end: int) -> None:
         self._fs = fs
         self._file = file
         self._block_bytes = block_bytes
+        self._end = end
         self._block = b""
         self._block_position = 0
 
@@ -37,7 +38,8 @@ class BlockReader:
         """
         index = position - self._block_position
         if index < 0 or index + length > len(self._block):
-            self._block = self._fs.read(self._file, max(length, self._block_bytes), position)
+            wanted = min(max(length, self._block_bytes), self._end - position)
+            self._block = self._fs.read(self._file, wanted, position)
             self._block_position = position
             index = 0
             if len(self._block) < length:
@@ -59,7 +61,7 @@ def walk(
     The CRC of batches at `verify_from` and later is checked. Raises CorruptBatch at the first batch that
     is not whole or not valid; everything given before that is.
     """
-    blocks = BlockReader(fs, file, block_bytes)
+    blocks = BlockReader(fs, file, block_bytes, end)
     while position < end:
         block, index = blocks.at(position, HEADER_BYTES)
         header = read_header(block, index)

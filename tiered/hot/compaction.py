@@ -357,7 +357,7 @@ class _Rewriter:
 def _batches(fs: FileSystem, file: OpenFile, segment: LogSegment) -> Iterator[tuple[int, BatchHeader, bytes, int]]:
     """Each batch of the segment: its position and header, and a buffer with the index where it begins there. Raises
     CorruptBatch at the first that is damaged: what is not known for certain is not rewritten."""
-    blocks = BlockReader(fs, file, FAR_BLOCK_BYTES)
+    blocks = BlockReader(fs, file, FAR_BLOCK_BYTES, segment.size_bytes)
     position, end = 0, segment.size_bytes
     while position < end:
         block, index = blocks.at(position, HEADER_BYTES)

@@ -130,13 +130,15 @@ class RealFileSystem:
         return found
 
     def make_directories(self, parent: str, names: Sequence[str]) -> None:
-        wanted = [Path(parent, name) for name in names]
-        missing = [path for path in wanted if not path.is_dir()]
+        above = Path(parent)
+        try:
+            there = set(os.listdir(parent))
+        except FileNotFoundError:
+            self.make_directories(str(above.parent), (above.name,))
+            there = set()
+        missing = [above / name for name in names if name not in there]
         if not missing:
             return
-        above = Path(parent)
-        if not above.is_dir():
-            self.make_directories(str(above.parent), (above.name,))
         try:
             for path in missing:
                 path.mkdir(exist_ok=True)

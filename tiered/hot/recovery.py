@@ -17,11 +17,13 @@ from tiered.formats.time_index import TimeIndex
 from tiered.hot.batch_walk import FAR_BLOCK_BYTES, walk
 from tiered.hot.file_system import TEMPORARY_SUFFIX, FileSystem, read_whole
 from tiered.hot.marks import (
+    COMPACTED_FILE,
     LEADER_EPOCHS_FILE,
     LOG_START_FILE,
     MAX_MARK_BYTES,
     RECOVERY_POINT_FILE,
     SegmentMark,
+    decode_compacted,
     decode_log_start_offset,
     decode_recovery_point,
 )
@@ -75,9 +77,12 @@ class Recoverer:
         self._index_interval_bytes = index_interval_bytes
         self._now_ms = now_ms
         self._report = Recovery()
-        path = Path(directory)
-        self._fs.make_directories(str(path.parent), (path.name,))
-        self._sizes = self._fs.sizes(directory)
+        try:
+            self._sizes = self._fs.sizes(directory)
+        except FileNotFoundError:
+            path = Path(directory)
+            self._fs.make_directories(str(path.parent), (path.name,))
+            self._sizes = {}
         for name in [name for name in self._sizes if name.endswith(TEMPORARY_SUFFIX)]:
             self._unlink(name)
         stored_start = decode_log_start_offset(self._read(LOG_START_FILE))
@@ -92,6 +97,8 @@ class Recoverer:
             self._flushed_offset = point.offset
         self._aborted_from: int | None = None
         """From here on the entries of transaction indexes have to be found in the batches."""
+        self._may_have_producers = False
+        """A batch that was scanned has a producer id, or one that was not may have."""
         self._epochs = LeaderEpochs()
         self._epochs_on_disk: LeaderEpochs | None = None
         self._read_leader_epochs()
@@ -137,6 +144,7 @@ class Recoverer:
             leader_epochs_kept=self._epochs_on_disk or LeaderEpochs(),
             point_is_current=self._report.clean and bool(self._marks),
             snapshot_offsets=snapshot_offsets,
+            compacted=decode_compacted(self._read(COMPACTED_FILE)),
             report=self._report,
         )
 
@@ -186,6 +194,7 @@ class Recoverer:
             if size_bytes == 0:
                 return segment, None
             return segment, self._scan(segment, size_bytes, verify_from=0)
+        self._may_have_producers = True
         segment.first_append_ms = mark.first_append_ms
         indexes_fit = index_bytes == (mark.offset_index_bytes, mark.time_index_bytes)
         if size_bytes == mark.size_bytes and (indexes_fit or size_bytes == 0):
@@ -221,6 +230,7 @@ class Recoverer:
                 if header.base_offset != expected_offset or header.last_offset_delta < 0:
                     return f"the batch at position {position} has offset {header.base_offset}, not {expected_offset}"
                 segment.note(header, self._index_interval_bytes)
+                self._may_have_producers = self._may_have_producers or header.producer_id >= 0
                 if header.partition_leader_epoch > self._epochs.latest:
                     self._epochs = self._epochs.assign(header.partition_leader_epoch, expected_offset)
                 expected_offset = header.end_offset
@@ -268,6 +278,8 @@ class Recoverer:
     ) -> dict[int, ProducerEntry]:
         """The producers at the log's end. Also gives the segments what is missing of their transaction indexes, and
         those that are not going to be flushed again the file."""
+        if not self._may_have_producers and not snapshot_offsets:
+            return {}  # Without another look at the headers.
         aborted_from, notes = self._aborted_from, self._report.notes
         if aborted_from is not None:
             for segment in segments:
@@ -399,8 +411,9 @@ class Recoverer:
         return self._sizes.get(f"{base_offset:020}{suffix}", 0)
 
     def _unlink(self, name: str) -> None:
-        with suppress(FileNotFoundError):
-            self._fs.unlink(f"{self._directory}/{name}")
+        if name in self._sizes:
+            with suppress(FileNotFoundError):
+                self._fs.unlink(f"{self._directory}/{name}")
 
 
 def _take_over(segment: LogSegment, mark: SegmentMark) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from tiered.formats.producer_snapshot import ProducerEntry
 from tiered.hot.segment import LogSegment
 from tiered.rules.replication.leader_epochs import LeaderEpochs
+from tiered.rules.segments.compaction import Compacted
 
 
 @dataclass(slots=True, kw_only=True)
@@ -40,4 +41,5 @@ class Recovered:
     leader_epochs_kept: LeaderEpochs
     point_is_current: bool
     snapshot_offsets: list[int]
+    compacted: Compacted
     report: Recovery

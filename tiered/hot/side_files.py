@@ -12,15 +12,13 @@ from contextlib import contextmanager, suppress
 from tiered.errors import CorruptFile, LogDirFailed
 from tiered.formats.leader_epoch_file import encode_leader_epochs
 from tiered.formats.producer_snapshot import ProducerEntry, encode_producers
-from tiered.hot.file_system import FileSystem, prepare_file, read_whole, replace_file, use_prepared
+from tiered.hot.file_system import FileSystem, prepare_file, replace_file, use_prepared
 from tiered.hot.marks import (
     COMPACTED_FILE,
     LEADER_EPOCHS_FILE,
     LOG_START_FILE,
-    MAX_MARK_BYTES,
     RECOVERY_POINT_FILE,
     RecoveryPoint,
-    decode_compacted,
     encode_compacted,
     encode_log_start_offset,
     encode_recovery_point,
@@ -59,7 +57,7 @@ class SideFiles:
     def __init__(self, directory: str, fs: FileSystem, found: Recovered) -> None:
         self._directory = directory
         self._fs = fs
-        self.compacted = decode_compacted(read_whole(fs, self._path(COMPACTED_FILE), max_bytes=MAX_MARK_BYTES))
+        self.compacted = found.compacted
         if self.compacted.clean_end_offset > found.segments[-1].end_offset:
             self.compacted = Compacted()  # Of records that somebody cut away: what comes there now is others.
         self.cuts = 0

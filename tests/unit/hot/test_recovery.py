@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.unit.hot.faulty_file_system import FaultyFileSystem
 from tests.unit.hot.log_files import NOW_MS, append, batch, contents, open_log
 from tiered.errors import CorruptFile, OutOfOrderSequence
 from tiered.formats import record_batch
@@ -353,6 +354,13 @@ def test_producers_are_known_again(tmp_path: Path, ending: str) -> None:
     with pytest.raises(OutOfOrderSequence):
         gap = record_batch.read_header(batch(1, producer_id=7, producer_epoch=0, base_sequence=13))
         producer_state.check(seven, gap)
+
+
+def test_unflushed_batches_are_read_once_where_no_producer_has_an_id(tmp_path: Path) -> None:
+    some_log(tmp_path / "log")
+    fs = FaultyFileSystem(stash=tmp_path / "stash")
+    assert open_log(tmp_path / "log", fs=fs).recovery.scanned_bytes > 0
+    assert (fs.calls["open"], fs.calls["read"], fs.calls.get("unlink", 0)) == (1, 1, 0)
 
 
 def test_snapshots_beyond_the_recovered_end_are_forgotten(tmp_path: Path) -> None:

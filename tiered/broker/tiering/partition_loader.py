@@ -7,7 +7,8 @@ Must never change SQL.
 import asyncio
 import logging
 import shutil
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -28,10 +29,12 @@ from tiered.hot.side_files import FULL
 from tiered.ids import TopicId, TopicPartition
 from tiered.meta import segments
 from tiered.meta.partitions import PartitionRow
+from tiered.runtime import in_turns
 
 log = logging.getLogger(__name__)
 
 TRUNCATION_POLL_S = 0.02
+HELP_AFTER_MS = 1_000
 
 
 class PartitionLoader:
@@ -56,26 +59,82 @@ class PartitionLoader:
         self._has_failed_log = has_failed_log
         self._topics = topics
 
-    async def make_folders(self, topic: Topic, rows: Sequence[PartitionRow]) -> None:
-        """Makes the folders of a topic's logs, with one sync for all. Where that fails, each log makes its own when it
-        is opened, or says why it cannot."""
-        parent = str(self._context.data.log_root / str(topic.topic_id))
-        with suppress(OSError):
-            await self._context.disk.run(
-                self._context.files.make_directories, parent, [str(row.partition) for row in rows]
-            )
+    async def open(
+        self,
+        wanted: Sequence[tuple[Topic, PartitionRow]],
+        committed: Mapping[TopicPartition, Sequence[CommittedSegment]],
+    ) -> Sequence[Partition | TieredError | OSError]:
+        """The partition of each row, without a role yet, or why it cannot be opened: LogDirFailed, MetadataUnavailable,
+        and CorruptFile or CorruptMetadata when data is missing. `committed` are their segments in the store; those of
+        others are asked for."""
+        await self._make_folders(row.topic_partition for _, row in wanted)
+        logs = await self._open_logs(wanted)
+        found: dict[int, Partition | TieredError | OSError] = {}
+        with_store: list[tuple[int, Log]] = []
+        async for index, local in in_turns(enumerate(logs)):
+            topic, row = wanted[index]
+            if not isinstance(local, Log):
+                found[index] = local
+            elif row.cold_end_offset > row.log_start_offset or row.topic_partition in committed:
+                with_store.append((index, local))
+            else:
+                found[index] = self._partition(topic, row, local, ())
 
-    async def open(self, topic: Topic, row: PartitionRow, committed: Sequence[CommittedSegment] | None) -> Partition:
-        """The partition of `row`, without a role yet. `committed` are its segments in the store; None where they
-        have to be asked for. Raises LogDirFailed, MetadataUnavailable, and CorruptFile or CorruptMetadata when data
-        is missing."""
-        key = row.topic_partition
-        if committed is None:
-            committed = await self._load_committed(row) if row.cold_end_offset > row.log_start_offset else ()
-        local = await self._context.disk.run(self._open_log, topic, key, row)
-        partition = Partition(
+        async def fit(index: int, local: Log) -> None:
+            topic, row = wanted[index]
+            try:
+                found[index] = await self._with_store(topic, row, local, committed.get(row.topic_partition))
+            except (TieredError, OSError) as error:
+                found[index] = error
+
+        await asyncio.gather(*(fit(index, local) for index, local in with_store))
+        return [found[index] for index in range(len(wanted))]
+
+    async def _make_folders(self, keys: Iterable[TopicPartition]) -> None:
+        """Makes the folders of each topic's logs with one sync for all. Where that fails, each log makes its own when
+        it is opened, or says why it cannot."""
+        names: dict[TopicId, list[str]] = {}
+        for key in keys:
+            names.setdefault(key.topic_id, []).append(str(key.partition))
+
+        async def make(topic_id: TopicId, partitions: Sequence[str]) -> None:
+            parent = str(self._context.data.log_root / str(topic_id))
+            with suppress(OSError):
+                await self._context.disk.run(self._context.files.make_directories, parent, partitions)
+
+        await asyncio.gather(*(make(topic_id, partitions) for topic_id, partitions in names.items()))
+
+    async def _open_logs(self, wanted: Sequence[tuple[Topic, PartitionRow]]) -> Sequence[Log | TieredError | OSError]:
+        """Each log, or why it cannot be opened. One thread opens them one by one, and another one helps whenever that
+        has gone on for `HELP_AFTER_MS` more: with little to read, threads only wait for one another."""
+        found: dict[int, Log | TieredError | OSError] = {}
+        waiting = deque(range(len(wanted)))
+
+        def open_waiting() -> None:
+            with suppress(IndexError):  # None is left.
+                while True:
+                    index = waiting.popleft()
+                    found[index] = self._opened_log(*wanted[index])
+
+        helpers: list[asyncio.Future[None]] = []
+        while waiting and len(helpers) < self._context.settings.limits.num_io_threads:
+            helpers.append(asyncio.ensure_future(self._context.disk.run(open_waiting)))
+            await asyncio.wait(helpers, timeout=HELP_AFTER_MS / 1000.0)
+        await asyncio.gather(*helpers)
+        return [found[index] for index in range(len(wanted))]
+
+    def _opened_log(self, topic: Topic, row: PartitionRow) -> Log | TieredError | OSError:
+        try:
+            return self._open_log(topic, row.topic_partition, row)
+        except (TieredError, OSError) as error:
+            return error
+
+    def _partition(
+        self, topic: Topic, row: PartitionRow, local: Log, committed: Sequence[CommittedSegment]
+    ) -> Partition:
+        return Partition(
             topic=topic.name,
-            topic_partition=key,
+            topic_partition=row.topic_partition,
             config=topic.config,
             log=local,
             producers={entry.producer_id: entry for entry in local.recovery.producers},
@@ -87,6 +146,13 @@ class PartitionLoader:
             reserve=self._context.reserve,
             changed=self._changed,
         )
+
+    async def _with_store(
+        self, topic: Topic, row: PartitionRow, local: Log, committed: Sequence[CommittedSegment] | None
+    ) -> Partition:
+        if committed is None:
+            committed = await self._load_committed(row)
+        partition = self._partition(topic, row, local, committed)
         if committed and self._must_be_whole(row) and local.log_end_offset == row.cold_end_offset:
             if _begins_anew(local, row.cold_end_offset):
                 await self._continue_after_cold(partition)

@@ -20,7 +20,7 @@ from tests.support.transactional_logs import (
     random_log,
 )
 from tests.support.transactions import append_marker
-from tests.unit.broker.tiering.tiers import SEGMENTS, Tiers, tiers
+from tests.unit.broker.tiering.tiers import SEGMENTS, Tiers, open_all, tiers
 from tiered.broker.partitions.partition import Partition
 from tiered.broker.people.record_reader import Limits, RecordReader, StoredRecord
 from tiered.broker.tiering import tier_plan
@@ -201,7 +201,8 @@ async def test_a_log_that_only_the_store_has_begins_without_open_transactions(tm
         )
         topic = made.topics.by_name(made.partition.topic)
         row = next(iter(made.image.rows_of(topic.topic_id)))
-        lost = await loader.open(topic, replace(row, cold_end_offset=cold_end_offset), made.partition.committed)
+        known = {row.topic_partition: made.partition.committed}
+        (lost,) = await open_all(loader, topic, [replace(row, cold_end_offset=cold_end_offset)], known)
         lost.apply_row(row, broker_epoch=made.context.state.broker_epoch)
 
         assert (lost.last_stable_offset, lost.high_watermark) == (cold_end_offset, cold_end_offset)

@@ -1,11 +1,12 @@
 """The parts that move segments between tiers, without a broker around them: partitions, led here, in real stores."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from uuid import UUID
 
 from tests.support.partition_appends import batch
@@ -29,10 +30,12 @@ from tiered.cold.chunks.reader import ColdReader
 from tiered.cold.object_store import ObjectStore
 from tiered.cold.opening import open_store
 from tiered.config import TopicConfig
+from tiered.formats.checkpoint import CommittedSegment
 from tiered.ids import TopicId, TopicPartition
 from tiered.meta import partitions, topics
 from tiered.meta.changes import ChangeSet
 from tiered.meta.engine import Database
+from tiered.meta.partitions import PartitionRow
 
 TOPIC_ID = TopicId(UUID(int=7))
 SEGMENTS = 5
@@ -64,6 +67,19 @@ class Tiers:
     async def upload_all(self) -> None:
         for base_offset in range(self.partition.cold_end_offset, SEGMENTS):
             await self.lifecycle.upload(self.partition, base_offset)
+
+
+async def open_all(
+    loader: PartitionLoader,
+    topic: Topic,
+    rows: Sequence[PartitionRow],
+    committed: Mapping[TopicPartition, Sequence[CommittedSegment]] = MappingProxyType({}),
+) -> list[Partition]:
+    """The partitions of a topic, each of which must be opened."""
+    found = await loader.open([(topic, row) for row in rows], committed)
+    opened = [each for each in found if isinstance(each, Partition)]
+    assert len(opened) == len(found), found
+    return opened
 
 
 @asynccontextmanager
@@ -120,7 +136,7 @@ async def tiers(
                 overrides=overrides,
                 partitions=(),
             )
-            hosted = [await loader.open(topic, row, ()) for row in image.rows_of(topic_id)]
+            hosted = await open_all(loader, topic, image.rows_of(topic_id))
             opened |= {partition.topic_partition: partition for partition in hosted}
             known.put(replace(topic, partitions=tuple(hosted)))
         for row in rows:
