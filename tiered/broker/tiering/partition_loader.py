@@ -276,9 +276,9 @@ class PartitionLoader:
 
         A topic that the metadata store never heard of stays: the metadata store may be the one that is wrong.
         """
-        here = await self._context.disk.run(self._context.data.topics_on_disk)
+        here = set(await self._context.disk.run(self._context.data.topics_on_disk))
         root = self._context.data.log_root
-        strays = [root / str(topic_id) for topic_id in set(here) & set(deleted)]
+        strays = [root / str(topic_id) for topic_id in here & set(deleted)]
         strays += [
             self._context.data.log_of(row.topic_partition)
             for row in rows
