@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, bindparam, select, text, update
+from sqlalchemy import Connection, Text, bindparam, select, text, update
 
 from tiered.errors import LostRace
 from tiered.meta.tables import broker, partition
@@ -53,11 +53,15 @@ def _write_each(conn: Connection, rows: "Sequence[PartitionRow]") -> int:
             partition.c.partition == bindparam("of_number"),
             partition.c.partition_epoch == bindparam("before"),
         )
-        .values({name: bindparam(f"new_{name}") for name in (*_NUMBERS, *_LISTS)})
+        .values(
+            {name: bindparam(f"new_{name}") for name in _NUMBERS}
+            | {name: bindparam(f"new_{name}", type_=Text) for name in _LISTS}
+        )
     )
     values = [
         {"of_topic": row.topic_id, "of_number": row.partition, "before": row.partition_epoch - 1}
-        | {f"new_{name}": getattr(row, name) for name in (*_NUMBERS, *_LISTS)}
+        | {f"new_{name}": getattr(row, name) for name in _NUMBERS}
+        | {f"new_{name}": _written(getattr(row, name)) for name in _LISTS}
         for row in rows
     ]
     return conn.execute(statement, values).rowcount
