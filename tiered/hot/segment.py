@@ -247,8 +247,8 @@ class LogSegment:
             fs.reserve(file, size_bytes, self.reserved_bytes - size_bytes)
 
     def give_back_reserved(self, fs: FileSystem) -> None:
-        """Nothing more is appended: what was reserved and not written goes back to the disk."""
-        if self.file is not None and self.reserved_bytes > self.extent[1] >= RESERVED_FROM_BYTES:
+        """Nothing more is appended: what was reserved and not written, before a restart too, goes back to the disk."""
+        if self.file is not None and self.extent[1] >= RESERVED_FROM_BYTES:
             with suppress(OSError):  # Until the file goes the disk has a little less room.
                 fs.truncate(self.file, self.extent[1])
         self.reserved_bytes = 0

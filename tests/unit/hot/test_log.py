@@ -372,13 +372,17 @@ def _deep_bytes(value: object, seen: set[int]) -> int:
     return size + sum(_deep_bytes(getattr(value, name), seen) for name in names if hasattr(value, name))
 
 
-def test_a_closed_segment_has_given_back_what_was_reserved_for_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_opened_again", [False, True])
+def test_a_closed_segment_has_given_back_what_was_reserved_for_it(tmp_path: Path, is_opened_again: bool) -> None:
     log = open_log(tmp_path / "log")
     for _ in range(4):
         append(log, batch(value_bytes=RESERVED_FROM_BYTES // 2))
     (file,) = (tmp_path / "log").glob("*.log")
     assert file.stat().st_size == log.size_bytes
     assert file.stat().st_blocks * 512 >= log.size_bytes + RESERVED_FROM_BYTES // 8
+    if is_opened_again:
+        log.close()
+        log = open_log(tmp_path / "log")
     log.roll(NOW_MS)
     assert file.stat().st_blocks * 512 < log.size_bytes + RESERVED_FROM_BYTES // 8
     assert len(contents(log, max_bytes=RESERVED_FROM_BYTES)) == 4
