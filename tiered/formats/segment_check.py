@@ -241,9 +241,12 @@ def accepted_chunk(row: ChunkRow, data: Buffer, *, is_end_read: bool = True, by_
     That the chunk ends where its row says is proven by the next one, if that is read. A caller that reads no further
     passes `is_end_read=False`, which walks through the batches. Speed: one checksum else. Copies nothing.
     """
-    is_cheap = row.crc64 is not None and not by_sha256
-    if not (chunk_crc(data) == row.crc64 if is_cheap else hashlib.sha256(data).digest() == row.sha256):
-        reason = f"does not match its {'CRC-64' if is_cheap else 'SHA-256'}"
+    if row.crc64 is not None and not by_sha256:
+        checksum, is_right = "CRC-64", chunk_crc(data) == row.crc64
+    else:
+        checksum, is_right = "SHA-256", hashlib.sha256(data).digest() == row.sha256
+    if not is_right:
+        reason = f"does not match its {checksum}"
     elif int.from_bytes(data[:8], "big") != row.first_offset:
         reason = "begins with another offset than its table says"
     elif not is_end_read and _end_offset(data) != row.last_offset + 1:

@@ -30,8 +30,8 @@ must be there; 5 is missing in objects from before decision 0025, whose chunks a
 Hashes: a chunk's is over its bytes; the root is SHA-256 over "tiered.segment-root.v1\\0" and the chunks'
 hashes in order; `previous root` is the root of the partition's segment that was committed before (zeros for
 the first). So a swapped, replaced or missing object shows when neighbours are compared, and the catalogue
-and the checkpoints hold the roots too. Roots follow from the batches and the chunk size alone, and prove the chunk CRCs
-of nobody: a CRC tells damage, a SHA-256 forgery.
+and the checkpoints hold the roots too. Roots follow from the batches and the chunk size alone. They do
+not cover the chunk CRCs: a CRC tells damage, a SHA-256 a forgery too.
 
 The aborted transactions are all of which an offset lies in the object, in the order of their markers. One that ended
 in a later segment is in the object of each segment that it lies in, so that whoever reads a single object knows which
