@@ -27,7 +27,8 @@ from tiered.testing import LocalCluster, cluster
 
 pytest_plugins = ["tests.certificates"]
 
-HANDSHAKE_MS = 400
+HANDSHAKE_MS = 2_000
+"""Long enough for a client that waits for a core: at 400 one in a whole run was late itself."""
 
 
 @pytest.fixture(scope="module")
@@ -162,7 +163,7 @@ def test_slow_handshakes_end_and_hold_up_nobody(
             assert struct.unpack(">ii", read_exactly(quick, 8))[1] == 7
         for sock in slow:
             assert sock.recv(1) == b""
-    assert said(caplog, "did not end within 0.4 s")
+    assert said(caplog, "did not end within 2 s")
 
 
 def read_exactly(sock: ssl.SSLSocket, count: int) -> bytes:
