@@ -51,6 +51,7 @@ class Cell:
         words += [f"{self.clients} clients"] if self.clients > 1 else []
         words += [f"{self.brokers} brokers"] if self.brokers > 1 else []
         words += ["TLS"] if self.over_tls else []
+        words += ["ours polls"] if self.suite == "polling" else []
         words += ["Kafka's tool"] if self.by_tool else []
         return ", ".join(words)
 
@@ -90,6 +91,10 @@ def _matrix() -> tuple[Cell, ...]:
             replace(ack, what=what, per_second=per_second, acks=acks, is_quick=per_second == 1000 and acks == "all")
             for per_second in (1000, 10_000)
             for what, acks in ((ACK, "1"), (ACK, "all"), (END_TO_END, "all"))
+        ),
+        *(
+            replace(ack, suite="polling", what=what, per_second=per_second, acks=acks)
+            for what, per_second, acks in ((ACK, 1000, "1"), (END_TO_END, 1000, "all"), (ACK, 10_000, "1"))
         ),
         Cell(suite="connections", what=IDLE, count=1000, is_quick=True),
         Cell(suite="connections", what=BUSY, count=200),

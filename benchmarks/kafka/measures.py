@@ -30,7 +30,8 @@ SMALL_RECORDS_SHARE = 0.4
 TOPIC_PARTITIONS = 100
 REQUEST_TOPICS = 10
 """A request of Apache Kafka's controller may make 10,000 partitions and not one more."""
-RUNNING, TIERED, READ_AGAIN, FRESH = "running", "tiered", "read-again", "fresh"
+FRESH = "fresh"
+"""The kind of brokers that begin each run with empty folders; the others are those of `sides`."""
 WARMING, WARM_UP = Cell(suite="", what=cells.CONSUME, partitions=4), 5
 LEFT_BYTES = 4 << 20
 """What may be on a broker's own disk when a topic counts as cold: logs of its own, and the last segments."""
@@ -53,9 +54,7 @@ def measure(chosen: list[Cell], folder: Path, jars: Path, effort: Effort, say: S
     for (brokers, kind), group in itertools.groupby(chosen, key=lambda cell: (cell.brokers, _kind(cell))):
         where, is_fresh = folder / f"{kind}-{brokers}", kind == FRESH
         with ExitStack() as stack:
-            is_tiered, reads_again = kind in (TIERED, READ_AGAIN), kind == READ_AGAIN
-            running = sides.running(where, jars, brokers, is_tiered=is_tiered, reads_again=reads_again)
-            both = [] if is_fresh else stack.enter_context(running)
+            both = [] if is_fresh else stack.enter_context(sides.running(where, jars, brokers, kind))
             for side in both:
                 _warm(side, effort)
             for cell in group:
@@ -82,11 +81,12 @@ def _warm(side: Side, effort: Effort) -> None:
 
 
 def _kind(cell: Cell) -> str:
-    """Of the brokers that it needs: ones that run already, that move records to a store often (whose cache may be too
-    small for what is read again), that are new."""
+    """Of the brokers that it needs."""
     if cell.suite == "cold":
-        return TIERED if cell.what == cells.COLD else READ_AGAIN
-    return FRESH if cell.what == cells.PARTITIONS else RUNNING
+        return sides.TIERED if cell.what == cells.COLD else sides.READ_AGAIN
+    if cell.suite == "polling":
+        return sides.POLLING
+    return FRESH if cell.what == cells.PARTITIONS else sides.RUNNING
 
 
 def _said(run: Run) -> str:

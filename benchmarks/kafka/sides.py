@@ -20,10 +20,19 @@ from tests.certificates import Authority
 from tests.postgres import PostgresServer
 
 OURS, KAFKAS = "tiered", "kafka"
+RUNNING, TIERED, READ_AGAIN, POLLING = "running", "tiered", "read-again", "polling"
+"""Kinds of brokers: on their defaults; that move what is old to a folder, and look for it often; that do so, and our
+cache is too small for what is read twice, while Apache Kafka has none; of which ours polls before it sleeps."""
 LISTENER = "SECURE"
 KEPT = {"retention.ms": "-1"}
 # Deleted records would fill the disk for a minute.
 _OFTEN = {"log.retention.check.interval.ms": "500", "tiered.upload.interval.ms": "200"}
+_SETTINGS: dict[str, dict[str, str]] = {
+    RUNNING: {},
+    TIERED: _OFTEN,
+    READ_AGAIN: _OFTEN | SMALL_CACHE,
+    POLLING: {"tiered.idle.poll.us": "2000"},
+}
 _COLD = {
     "remote.storage.enable": "true",
     "segment.bytes": str(16 << 20),
@@ -77,22 +86,17 @@ class Side:
         delete_topic(self.bootstrap, topic)
 
 
-def alone(folder: Path, jars: Path, *, is_tiered: bool = False, reads_again: bool = False) -> list[Side]:
-    """One broker of each, on empty folders, that does not run yet. Each has a listener over TLS as well.
-
-    With `is_tiered` both move what is old to a folder, and look for it often; ours does so in any case, at leisure.
-    With `reads_again` our cache is too small for what is read twice: Apache Kafka has none.
-    """
+def alone(folder: Path, jars: Path, kind: str = RUNNING) -> list[Side]:
+    """One broker of each, on empty folders, that does not run yet. Each has a listener over TLS as well. Ours moves
+    what is old to a folder in any case, at leisure."""
     authority = Authority(folder / "certificates")
     key_store = str(authority.sign("broker").both)
     ours = Tiered(
         folder=folder / OURS,
         arguments=("--listener", f"{LISTENER}=SSL://127.0.0.1:0"),
-        settings={"ssl.keystore.location": key_store}
-        | (_OFTEN if is_tiered else {})
-        | (SMALL_CACHE if reads_again else {}),
+        settings={"ssl.keystore.location": key_store} | _SETTINGS[kind],
     )
-    settings = _KAFKA_SETTINGS | (_kafka_tiering(folder) if is_tiered else {})
+    settings = _KAFKA_SETTINGS | (_kafka_tiering(folder) if kind in (TIERED, READ_AGAIN) else {})
     settings |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": key_store}
     kafka = Kafka(broker=ApacheKafka(jars, folder / KAFKAS, settings, over_tls=True))
     ca = str(authority.pem)
@@ -116,16 +120,10 @@ def _kafka_tiering(folder: Path) -> dict[str, object]:
 
 
 @contextmanager
-def running(
-    folder: Path, jars: Path, brokers: int, *, is_tiered: bool = False, reads_again: bool = False
-) -> Iterator[list[Side]]:
+def running(folder: Path, jars: Path, brokers: int, kind: str = RUNNING) -> Iterator[list[Side]]:
     """Both sides, running: of one broker each, or of three with each record on all of them."""
     with ExitStack() as stack:
-        sides = (
-            alone(folder, jars, is_tiered=is_tiered, reads_again=reads_again)
-            if brokers == 1
-            else _clusters(folder, jars, stack)
-        )
+        sides = alone(folder, jars, kind) if brokers == 1 else _clusters(folder, jars, stack)
         for side in sides:
             for broker in side.brokers:
                 broker.start()

@@ -59,6 +59,12 @@ class LimitSettings:
     socket_request_max_bytes: int = setting(
         ConfigType.INT, 100 << 20, "The largest request that is read.", minimum=1024, read_only=True,
     )
+    tiered_idle_poll_us: int = setting(
+        ConfigType.INT, 0,
+        "How long the broker's thread looks for the next request before it sleeps. Answers come sooner, for a core "
+        "that is busy as long as there is traffic; 0 is off.",
+        minimum=0, maximum=1_000_000, read_only=True,
+    )
     tiered_max_connections_per_user: int = setting(
         ConfigType.INT, INT_MAX, "Connections of one user who has authenticated.", minimum=1,
     )

@@ -21,6 +21,7 @@ from tiered.errors import InvalidConfig, TieredError
 from tiered.runtime import Clock, SystemClock
 from tiered.server.addresses import HTTP_OPTION, bind_or_explain, shown
 from tiered.server.http.opening import BROKER, READ_ONLY, HttpDoor
+from tiered.server.idle_polling import event_loop
 from tiered.server.kafka.apis import replica_apis, served_apis
 from tiered.server.kafka.dispatch import Dispatch
 from tiered.server.kafka.transport.listener import KafkaListener
@@ -186,7 +187,9 @@ def run(options: ServeOptions) -> int:
     """The exit code: 0 after a controlled shutdown, 1 when the broker could not start or was replaced."""
     failures: list[BaseException] = []
     try:
-        asyncio.run(serve(options))
+        loop_factory = event_loop(options.settings.limits.tiered_idle_poll_us, SystemClock())
+        with asyncio.Runner(loop_factory=loop_factory) as runner:
+            runner.run(serve(options))
     except* (TieredError, OSError) as group:
         failures = _leaves(group)
     for error in failures:
