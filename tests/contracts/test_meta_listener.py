@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -156,6 +157,22 @@ def test_a_connection_that_no_longer_answers_is_given_up(
     finally:
         postgres_server.thaw(int(pid))
     database.close_sync()
+
+
+def test_who_listens_sleeps_until_there_is_word(postgres: Database) -> None:
+    heard = Heard()
+    postgres.listen(heard)
+    heard.next()
+    heard.drain()
+    (thread,) = [each.native_id for each in threading.enumerate() if each.name == "meta-listen"]
+
+    def times_woken() -> int:
+        status = Path(f"/proc/self/task/{thread}/status").read_text()
+        return int(status.partition("voluntary_ctxt_switches:")[2].split()[0])
+
+    before = times_woken()
+    time.sleep(0.5)
+    assert times_woken() - before <= 1
 
 
 def test_closing_the_database_ends_its_listeners_at_once(postgres_url: str) -> None:

@@ -6,6 +6,7 @@ that was lost. SQLite has none; its listener never speaks.
 """
 
 import logging
+import select
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -89,13 +90,14 @@ class PostgresListener:
 
     def _hear(self, conn: "psycopg.Connection[Any]") -> None:
         self._on_change()
+        # By the system: the driver's own wait wakes ten times a second, and takes the interpreter each time.
+        word = select.poll()
+        word.register(conn.fileno(), select.POLLIN)
         while not self._closing.is_set():
-            heard = list(conn.notifies(timeout=QUIET_SECONDS, stop_after=1))
-            if self._closing.is_set():
-                return
-            if heard:
-                self._on_change()
-            else:
+            if list(conn.notifies(timeout=0, stop_after=1)):
+                if not self._closing.is_set():
+                    self._on_change()
+            elif not word.poll(1000.0 * QUIET_SECONDS):
                 with self._soon():
                     conn.execute("SELECT 1")
 
