@@ -105,8 +105,7 @@ class Heartbeats:
         self._context.counters.newest_change_number = max(
             self._context.counters.newest_change_number, pulse.change_number
         )
-        if pulse.change_number > self._image.change_number:
-            self._feed.wake()
+        self._feed.seen(pulse.change_number)
         in_service = [
             (InSyncReplica(each.broker_id, each.broker_epoch), each.heartbeat_at_ms)
             for each in pulse.beats

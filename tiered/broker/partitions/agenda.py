@@ -34,6 +34,10 @@ class PartitionAgenda:
             self._due_ms[partition] = at_ms
             self._next_ms = min(self._next_ms, at_ms)
 
+    def is_empty(self, now_ms: int) -> bool:
+        """Nothing happened, and no time has come."""
+        return not self._changed and now_ms < self._next_ms
+
     def take(self, now_ms: int) -> list[Partition]:
         """Those to look at now. One whose time has come stays due until somebody says when to look again."""
         found, self._changed = self._changed, {}

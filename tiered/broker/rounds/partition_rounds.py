@@ -21,6 +21,9 @@ from tiered.runtime import in_turns
 
 log = logging.getLogger(__name__)
 
+QUIET_DISK_MS = 1_000
+"""The disk is looked at so often while nothing happens to any partition: only others can fill it then."""
+
 
 class PartitionRounds:
     """Rounds over the partitions of one broker."""
@@ -41,13 +44,16 @@ class PartitionRounds:
         self._reports = reports
         self._topics = topics
         self._upload_pipeline = upload_pipeline
+        self._disk_looked_at_ms = float("-inf")
         self._may_have_producers = True
         """Something was looked at since the producers were counted."""
 
     async def look(self) -> None:
         """Rolls what is due, begins uploads, gives up replicas whose disk failed, flushes."""
-        await self._context.disk.run(self._context.reserve.look)
         now_ms = self._context.clock.now_ms()
+        if not self._agenda.is_empty(now_ms) or self._is_disk_due():
+            self._disk_looked_at_ms = self._context.clock.monotonic_ms()
+            await self._context.disk.run(self._context.reserve.look)
         taken = self._agenda.take(now_ms)
         partitions = [each for each in taken if self._topics.hosts(each)]
         try:
@@ -66,6 +72,9 @@ class PartitionRounds:
             self._reports.note(taken)
             for partition in taken:
                 self._agenda.look_again(partition, self._next_look_ms(partition))
+
+    def _is_disk_due(self) -> bool:
+        return self._context.clock.monotonic_ms() - self._disk_looked_at_ms >= QUIET_DISK_MS
 
     def _next_look_ms(self, partition: Partition) -> int:
         """When there will be something to do, if nothing happens to the partition until then."""

@@ -478,7 +478,12 @@ class TransactionCoordinator:
             asyncio.get_running_loop().call_later(RETRY_MS / 1000.0, self._loads.set)
 
     async def _look_for_decided(self) -> None:
-        """Another broker may have decided transactions of many coordinators together."""
+        """Another broker may have decided transactions of many coordinators together.
+
+        What was open is known here, is being asked for, or is read in any case: an id that nobody has used for a while
+        can have nothing decided."""
+        if not self._known and not self._turns:
+            return
         slots = self._slots.epochs.keys() - self._to_load
         if not slots:
             return

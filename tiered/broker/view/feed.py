@@ -1,8 +1,8 @@
 """Tells this broker of every change of the control plane, its own included: in one order, from SQL.
 
 Owns the one task that reads the feed, and the waits for a change. Woken by the database's notifications, by heartbeats
-that saw a higher number, and by the maker of a change; polling is the floor. Must never hand on a change that SQL did
-not commit, nor two sets at the same time.
+that saw a higher number, and by the maker of a change; polling is the floor, and a heartbeat is a poll. Must never hand
+on a change that SQL did not commit, nor two sets at the same time.
 """
 
 import asyncio
@@ -36,6 +36,8 @@ class ChangeFeed:
         self._context = context
         self._image = image
         self._something = asyncio.Event()
+        self._was_seen = False
+        """A heartbeat has looked since the last poll, and there was nothing new."""
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._listener: Listener | None = None
         self._worker = Worker()
@@ -75,6 +77,12 @@ class ChangeFeed:
     def wake(self) -> None:
         """There may be something new."""
         self._something.set()
+
+    def seen(self, number: int) -> None:
+        """A heartbeat has just read the number of the last change."""
+        self._was_seen = number <= self._image.change_number
+        if not self._was_seen:
+            self.wake()
 
     async def commit(self, change: Callable[[Connection], T]) -> T:
         """The result of `change`, once its transaction was committed and this broker has applied it.
@@ -119,6 +127,9 @@ class ChangeFeed:
             with suppress(TimeoutError):
                 async with asyncio.timeout(POLL_MS / 1000.0):
                     await self._something.wait()
+            was_seen, self._was_seen = self._was_seen, False
+            if was_seen and not self._something.is_set():
+                continue
             self._something.clear()
             try:
                 await self._catch_up()

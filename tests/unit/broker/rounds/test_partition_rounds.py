@@ -14,7 +14,7 @@ from tests.unit.broker.tiering.tiers import DAY_MS, SEGMENTS, Tiers, tiers
 from tests.unit.broker.tiering.unsteady_store import UnsteadyStore
 from tiered.broker.partitions.partition import NOBODY, Partition
 from tiered.broker.people.sql_reports import SqlReports
-from tiered.broker.rounds.partition_rounds import PartitionRounds
+from tiered.broker.rounds.partition_rounds import QUIET_DISK_MS, PartitionRounds
 from tiered.broker.tiering.upload_pipeline import UploadPipeline
 from tiered.config import TopicConfig
 from tiered.errors import StoreUnavailable
@@ -165,6 +165,26 @@ async def test_a_partition_that_nothing_happens_to_is_looked_at_no_more(tmp_path
         append(has.made.partitions[1], 1, has.made.clock.now_ms())
         assert has.taken() == [has.made.partitions[1]]
         await has.rest()
+
+
+async def test_the_disk_is_looked_at_when_something_happens_and_otherwise_once_in_a_while(tmp_path: Path) -> None:
+    async with rounds(tmp_path) as has:
+        reserve = has.made.context.data.root / "reserve"
+
+        async def is_looked_at() -> bool:
+            reserve.unlink(missing_ok=True)  # Whoever looks at a disk with room makes it anew.
+            await has.look()
+            return reserve.exists()
+
+        await has.rest()
+        looks = [await is_looked_at()]
+        append(has.made.partition, 1, has.made.clock.now_ms())
+        looks.append(await is_looked_at())
+        await has.rest()
+        looks.append(await is_looked_at())
+        has.made.clock.waited_ms += QUIET_DISK_MS
+        looks += [await is_looked_at(), await is_looked_at()]
+        assert looks == [False, True, False, True, False]
 
 
 async def test_a_segment_is_closed_and_uploaded_when_its_time_has_come(tmp_path: Path) -> None:

@@ -146,6 +146,25 @@ async def test_work_that_comes_again_and_again_takes_an_outage_of_sql_for_no_bug
         assert [each.getMessage() for each in caplog.records if each.exc_info] == []
 
 
+async def test_a_coordinator_without_transactions_does_not_ask_for_what_others_have_decided(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+
+    def load_decided(_conn: Connection, slots: object) -> tuple[Transaction, ...]:
+        asked.append(slots)
+        return ()
+
+    monkeypatch.setattr(transactions, "load_decided", load_decided)
+    async with transacting(tmp_path, look_ms=10.0) as made:
+        await asyncio.sleep(0.05)
+        assert asked == []
+        await made.begun()
+        async with asyncio.timeout(5):
+            while not asked:
+                await asyncio.sleep(0.01)
+
+
 async def test_while_sql_is_away_nothing_is_decided_and_nothing_is_lost(flaky: Transacting) -> None:
     producer = await flaky.begun()
     _Flaky.away = "before"

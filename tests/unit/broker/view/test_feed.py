@@ -2,10 +2,13 @@
 
 import asyncio
 from pathlib import Path
+from random import Random
 
 import pytest
 
+from tests.simulation.loop import SimLoop
 from tests.unit.broker.context import surroundings
+from tiered.broker.view import feed as feed_module
 from tiered.broker.view.changes import Changes
 from tiered.broker.view.feed import ChangeFeed
 from tiered.broker.view.image import ClusterImage
@@ -74,3 +77,33 @@ async def test_the_next_change_settles_an_unknown_outcome_first(tmp_path: Path) 
             await changes.run(refused)
         assert [*unknown, changes.outcome_unknown] == [True, False, False], "what was refused is known"
         await feed.stop()
+
+
+def test_the_feed_is_polled_only_where_no_heartbeat_has_looked(tmp_path: Path) -> None:
+    loop, beat_s = SimLoop(Random(0)), feed_module.POLL_MS / 1000.0 / 2
+
+    async def run() -> None:
+        async with surroundings(tmp_path) as made, asyncio.TaskGroup() as group:
+            image, applied = ClusterImage(), list[float]()
+
+            async def apply(found: ChangeSet) -> None:
+                image.change_number = found.number
+                applied.append(loop.time())
+
+            feed = ChangeFeed(context=made.context, image=image)
+            feed.apply = apply
+            feed.start(group)
+            await asyncio.sleep(3 * beat_s)
+            polls = len(applied)
+            for _ in range(20):
+                feed.seen(image.change_number)
+                await asyncio.sleep(beat_s)
+            assert (polls, len(applied)) == (1, 1)
+            feed.seen(image.change_number + 1)
+            await asyncio.sleep(0.1)
+            assert len(applied) == 2
+            await asyncio.sleep(20 * beat_s)
+            assert 11 <= len(applied) <= 12
+            await feed.stop()
+
+    loop.run_until_complete(run())
