@@ -24,6 +24,9 @@ T = TypeVar("T")
 TURN_MS = 1.0
 """A loop over many things works for so long before the event loop serves others."""
 
+BEAT_S = 0.1
+"""Pauses of periodic work end on multiples of it. To wake costs an idle process more than what most ticks do."""
+
 
 class Clock(Protocol):
     """Where time comes from. The simulation has another one."""
@@ -153,12 +156,18 @@ class BlockingPool:
             executor.shutdown(wait=wait, cancel_futures=True)
 
 
+def last_beat_s(until_s: float) -> float:
+    """The last beat up to a time of the event loop's clock, or a microsecond after it."""
+    return (until_s + 1e-6) // BEAT_S * BEAT_S
+
+
 async def every(
     interval: float | Callable[[], float], tick: Callable[[], Awaitable[None]], *, name: str, jitter: float = 0.0
 ) -> None:
     """Awaits `tick` again and again, `interval` milliseconds apart (or as many as it says each time), until cancelled.
     With `jitter`, a share of the interval, each pause is longer or shorter by up to that, and one comes before the
     first tick: what many brokers do in the same way they should not do at the same moment, and not while they start.
+    A pause of two beats or more ends on the last one within it, with those of all other work that is due by then.
 
     A tick that raises is logged with its traceback and the next one comes as usual: this is a tick
     boundary, the one place besides a connection where any exception is caught.
@@ -167,17 +176,19 @@ async def every(
     def interval_ms() -> float:
         return interval() if callable(interval) else interval
 
-    def pause_s() -> float:
-        return interval_ms() / 1000.0 * (random.uniform(1.0 - jitter, 1.0 + jitter) if jitter else 1.0)
+    async def pause() -> None:
+        pause_s = interval_ms() / 1000.0 * (random.uniform(1.0 - jitter, 1.0 + jitter) if jitter else 1.0)
+        now_s = asyncio.get_running_loop().time()
+        await asyncio.sleep(pause_s if pause_s < 2 * BEAT_S else last_beat_s(now_s + pause_s) - now_s)
 
     if jitter:
-        await asyncio.sleep(pause_s())
+        await pause()
     while True:
         try:
             await tick()
         except Exception:
             log.exception("periodic work %s failed; it runs again in %g ms", name, interval_ms())
-        await asyncio.sleep(pause_s())
+        await pause()
 
 
 class Worker:

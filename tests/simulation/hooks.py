@@ -64,7 +64,8 @@ def install() -> None:
     _install_feed()
     _install_offsets()
     _install_transactions()
-    housekeeping.STALL_PROBE_MS = 3_600_000  # Nothing ever blocks this loop
+    housekeeping.STALL_PROBE_S = 3_600.0  # Nothing ever blocks this loop
+    runtime.BEAT_S = 0.001  # Several machines, whose clocks do not begin at the same moment
     disk_reserve.RESERVE_BYTES = 0  # A file of 4 MiB for each start of each broker is what the disk would be busy with
 
 

@@ -3,11 +3,14 @@
 import asyncio
 import logging
 from collections.abc import Iterator
+from itertools import pairwise
+from random import Random
 
 import pytest
 
+from tests.simulation.loop import SimLoop
 from tiered import runtime
-from tiered.runtime import QuietFailures, Worker, in_turns
+from tiered.runtime import QuietFailures, Worker, every, in_turns
 
 log = logging.getLogger(__name__)
 
@@ -69,3 +72,27 @@ async def test_others_have_their_turn_between_many_items(monkeypatch: pytest.Mon
     assert [each async for each in in_turns(items())] == list(range(10))
     beside.cancel()
     assert turns == 10
+
+
+def test_work_of_every_interval_wakes_the_process_together_and_never_later_than_asked() -> None:
+    loop, woken = SimLoop(Random(0)), dict[int, list[float]]()
+
+    async def work(interval_ms: int) -> None:
+        woken.setdefault(interval_ms, []).append(loop.time())
+        await asyncio.sleep(0.003)
+
+    async def run() -> None:
+        tasks = []
+        for number, interval_ms in enumerate((30, 200, 250, 400, 1000)):
+            await asyncio.sleep(0.013 * number)
+            tasks.append(asyncio.create_task(every(interval_ms, lambda ms=interval_ms: work(ms), name="work")))  # type: ignore[misc]
+        await asyncio.sleep(10)
+        for each in tasks:
+            each.cancel()
+
+    loop.run_until_complete(run())
+    for interval_ms, times in woken.items():
+        pauses_ms = [round(1000 * (after - before), 3) - 3 for before, after in pairwise(times)]
+        assert interval_ms / 2 <= min(pauses_ms) <= max(pauses_ms) <= interval_ms
+    assert {round(each, 6) * 10 % 1 for ms in (200, 250, 400, 1000) for each in woken[ms][1:]} == {0.0}
+    assert min(each * 10 % 1 for each in woken[30][1:]) > 0, "what comes more often than a beat does not wait for one"

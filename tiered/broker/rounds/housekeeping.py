@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 from tiered.errors import TieredError
 from tiered.metrics import CountersState
-from tiered.runtime import QuietFailures, Worker, every
+from tiered.runtime import BEAT_S, QuietFailures, Worker, every, last_beat_s
 
 log = logging.getLogger(__name__)
 
-STALL_PROBE_MS = 100
+STALL_PROBE_S = BEAT_S
 
 
 class Tick(NamedTuple):
@@ -33,16 +33,19 @@ class Housekeeping:
     def __init__(self, *, counters: CountersState) -> None:
         self._counters = counters
         self._worker = Worker()
+        self._probe: asyncio.TimerHandle | None = None
         self._failures = QuietFailures(log, "%(name)s failed and is tried again and again: %(error)s")
 
     def start(self, group: asyncio.TaskGroup, ticks: Iterable[Tick]) -> None:
         """Carries out `ticks` until `stop`."""
         for interval_ms, work, name in ticks:
             self._worker.start(group, every(interval_ms, partial(self._quietly, work, name), name=name))
-        self._worker.start(group, self._probe_stalls())
+        self._probe_stalls(asyncio.get_running_loop().time())
 
     async def stop(self) -> None:
         """Begins nothing new."""
+        if self._probe is not None:
+            self._probe.cancel()
         await self._worker.stop()
 
     async def _quietly(self, work: Callable[[], Awaitable[None]], name: str) -> None:
@@ -54,13 +57,14 @@ class Housekeeping:
         else:
             self._failures.worked(name)
 
-    async def _probe_stalls(self) -> None:
-        """Measures how late the event loop wakes: the one number that tells whether something blocks it."""
-        loop = asyncio.get_running_loop()
-        counters = self._counters
-        while True:
-            before = loop.time()
-            await asyncio.sleep(STALL_PROBE_MS / 1000.0)
-            counters.event_loop_stall_ms = max(0.0, (loop.time() - before) * 1000.0 - STALL_PROBE_MS)
-            counters.event_loop_stalls.observe(counters.event_loop_stall_ms)
-            counters.event_loop_max_stall_ms = max(counters.event_loop_max_stall_ms, counters.event_loop_stall_ms)
+    def _probe_stalls(self, due_s: float) -> None:
+        """Measures on each beat how late the event loop wakes: the one number that tells whether something blocks it.
+
+        It is the first that is due, so that the work of the same beat does not count."""
+        loop, counters = asyncio.get_running_loop(), self._counters
+        now_s = loop.time()
+        counters.event_loop_stall_ms = max(0.0, (now_s - due_s) * 1000.0)
+        counters.event_loop_stalls.observe(counters.event_loop_stall_ms)
+        counters.event_loop_max_stall_ms = max(counters.event_loop_max_stall_ms, counters.event_loop_stall_ms)
+        due_s = last_beat_s(now_s + STALL_PROBE_S)
+        self._probe = loop.call_at(due_s, self._probe_stalls, due_s)
