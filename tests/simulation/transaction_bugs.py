@@ -166,7 +166,7 @@ def _appends_markers_of_any_coordinator() -> Patches:
     plain = producer_state.must_append_marker
 
     def must_append_marker(entry: Any, marker: Any, producer: Any, *, raises_epoch: bool) -> bool:
-        now = None if entry is None else replace(entry, coordinator_epoch=-1)
+        now = None if entry is None else entry._replace(coordinator_epoch=-1)
         return plain(now, marker, producer, raises_epoch=raises_epoch)
 
     return [(producer_state, "must_append_marker", must_append_marker)]

@@ -16,8 +16,7 @@ and rebuilds from the batches; in a segment object, versions are kept readable f
 
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from fastcrc import crc32
 
@@ -35,9 +34,11 @@ _NO_TRANSACTION: Final = -1
 _BEFORE_ENTRIES: Final = len(_MAGIC) + _COUNT.size
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProducerBatch:
-    """One of the last batches of a producer: enough to answer its duplicate with the first copy's offsets."""
+class ProducerBatch(NamedTuple):
+    """One of the last batches of a producer: enough to answer its duplicate with the first copy's offsets.
+
+    A NamedTuple, as is its producer's state: both are made for every batch.
+    """
 
     base_sequence: int
     last_sequence: int
@@ -46,8 +47,7 @@ class ProducerBatch:
     timestamp_ms: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProducerEntry:
+class ProducerEntry(NamedTuple):
     """One producer's state: its epoch, its last batches (oldest first, at most five), its open transaction."""
 
     producer_id: int

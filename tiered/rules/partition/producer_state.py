@@ -5,7 +5,7 @@ the log writes them into snapshots.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tiered.errors import (
     InvalidRequest,
@@ -168,7 +168,7 @@ def without_transactions(entries: Iterable[ProducerEntry]) -> tuple[ProducerEntr
     return tuple(
         entry
         if entry.current_transaction_first_offset is None
-        else replace(entry, current_transaction_first_offset=None)
+        else entry._replace(current_transaction_first_offset=None)
         for entry in entries
     )
 
@@ -195,22 +195,15 @@ def apply(
         if marker is not None:
             coordinator_epoch = marker.coordinator_epoch
     else:
+        last_offset = base_offset + header.last_offset_delta
         appended = ProducerBatch(
-            base_sequence=header.base_sequence,
-            last_sequence=header.last_sequence,
-            base_offset=base_offset,
-            last_offset=base_offset + header.last_offset_delta,
-            timestamp_ms=header.max_timestamp_ms,
+            header.base_sequence, header.last_sequence, base_offset, last_offset, header.max_timestamp_ms
         )
         batches = (*batches[-(MAX_BATCHES - 1) :], appended)
         if header.is_transactional and transaction_first_offset is None:
             transaction_first_offset = base_offset
     return ProducerEntry(
-        producer_id=header.producer_id,
-        producer_epoch=header.producer_epoch,
-        batches=batches,
-        current_transaction_first_offset=transaction_first_offset,
-        coordinator_epoch=coordinator_epoch,
+        header.producer_id, header.producer_epoch, batches, transaction_first_offset, coordinator_epoch
     )
 
 

@@ -82,7 +82,7 @@ def handle(request: RawRequest) -> Answer:
             context.connection.put_back()
             return None
     asked = produce.decode_produce_request(request.buffer, request.position, request.end, context.api_version)
-    count = sum(len(topic.partitions) for topic in asked.topics)
+    count = sum([len(topic.partitions) for topic in asked.topics])
     if count > MAX_PARTITIONS:
         raise MalformedRequest(f"a Produce request carries more than {MAX_PARTITIONS} batches; split it")
     beforehand = NOTHING
