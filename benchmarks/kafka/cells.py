@@ -143,7 +143,11 @@ def targets(cell: Cell) -> tuple[Target, ...]:
             cpu = 0.3 if cell.brokers > 1 else 0.35 if cell.size_bytes >= 1024 else 0.6
             return Target(metric="mb_per_s", ratio=1.0), Target(metric="broker_cpu_s_per_gb", ratio=cpu)
         case "consume cold":
-            return (Target(metric="mb_per_s", ratio=1.0), Target(metric="broker_cpu_s_per_gb", value=1.2))
+            return (
+                Target(metric="mb_per_s", ratio=1.0),
+                Target(metric="broker_cpu_s_per_gb", value=1.2),
+                Target(metric="of_hot", value=0.8),
+            )
         case "consume":
             return Target(metric="mb_per_s", ratio=1.0), Target(metric="broker_cpu_s_per_gb", ratio=0.5)
         case "acknowledged" | "end to end" | "end to end beside cold reads":

@@ -186,11 +186,17 @@ def _consume(side: Side, cell: Cell, effort: Effort, number: int) -> Run:
 
 
 def _consume_cold(side: Side, cell: Cell, effort: Effort, number: int) -> Run:
-    """The first read of what has just left the brokers' own disk."""
+    """The first read of what has just left the brokers' own disk, and its rate as a share of that of records that are
+    still there."""
     with _new_topic(side, cell, number) as topic:
         _load(side, cell, topic, effort, what=cells.PRODUCE)
         _wait_until_cold(side, topic, cell.partitions)
-        return _load(side, cell, topic, effort, what=cells.CONSUME)
+        cold = _load(side, cell, topic, effort, what=cells.CONSUME)
+    kept = replace(cell, what=cells.CONSUME)
+    with _new_topic(side, kept, number) as topic:
+        _load(side, kept, topic, effort, what=cells.PRODUCE)
+        hot = _load(side, kept, topic, effort, what=cells.CONSUME)
+    return cold | {"of_hot": cold["mb_per_s"] / hot["mb_per_s"]}
 
 
 def _wait_until_cold(side: Side, topic: str, partitions: int) -> None:

@@ -15,7 +15,7 @@ from benchmarks.kafka.cells import BY_NAME, Cell, Target, targets
 Runs = dict[str, dict[str, list[dict[str, float]]]]
 """Of each cell, by its name, and side."""
 OURS, KAFKAS = "tiered", "kafka"
-MORE_IS_BETTER = ("mb_per_s", "answers_per_s", "beside_mb_per_s")
+MORE_IS_BETTER = ("mb_per_s", "answers_per_s", "of_hot", "beside_mb_per_s")
 METRICS = {
     "mb_per_s": ("MB/s", "{:,.0f}"),
     "answers_per_s": ("answers/s", "{:,.0f}"),
@@ -25,6 +25,7 @@ METRICS = {
     "p50_ms": ("p50 ms", "{:.2f}"),
     "p99_ms": ("p99 ms", "{:.2f}"),
     "p99_9_ms": ("p99.9 ms", "{:.2f}"),
+    "of_hot": ("MB/s, as a share of a consume from the broker's disk", "{:.2f}"),
     "beside_mb_per_s": ("MB/s of the cold consume", "{:,.0f}"),
     "start_s": ("start on an empty folder, s", "{:.2f}"),
     "create_s": ("create, to a first ack, s", "{:.2f}"),
