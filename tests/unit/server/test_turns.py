@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import Coroutine, Hashable
-from typing import Any
 
 import pytest
 
-from tiered.server.kafka.transport.turns import STEP_MS, Turns
+from tiered.server.kafka.transport.outbox import Parts
+from tiered.server.kafka.transport.requests import Answer, DelayedAnswer, Requests
+from tiered.server.kafka.transport.turns import STEP_MS, Turns, Work
 
 
 class Clock:
@@ -14,6 +15,17 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now_ms
+
+
+class Answered(asyncio.Future[str]):
+    """Of a request. To cancel it is what the end of its connection does."""
+
+    wait: DelayedAnswer | None = None
+
+    def cancel(self, msg: object = None) -> bool:
+        if self.wait is not None:
+            self.wait.cancel()
+        return super().cancel(msg)
 
 
 class Stage:
@@ -25,21 +37,35 @@ class Stage:
         self.steps: list[tuple[str, int]] = []
         self.loop_turn = 0
 
-    async def work(self, name: str, steps: int, cost_ms: float) -> str:
+    async def work(self, name: str, steps: int, cost_ms: float) -> Parts:
         for number in range(steps):
             if number:
                 await asyncio.sleep(0)
             self.clock.now_ms += cost_ms
             self.steps.append((name, self.loop_turn))
-        return name
+        return [name.encode()]
 
-    def begin(self, asker: Hashable, name: str, steps: int = 1, cost_ms: float = STEP_MS) -> asyncio.Task[str]:
-        return asyncio.ensure_future(self.run(self.turns.taking(asker, self.work(name, steps, cost_ms))))
+    def begin(self, asker: Hashable, name: str, steps: int = 1, cost_ms: float = STEP_MS) -> "asyncio.Future[str]":
+        """As a connection does: in a callback of the loop, which is no task."""
+        return self.ask(asker, self.work(name, steps, cost_ms))
 
-    async def run(self, work: Coroutine[Any, Any, str]) -> str:
-        return await work
+    def ask(self, asker: Hashable, work: Work) -> "asyncio.Future[str]":
+        answered = Answered()
+        asyncio.get_running_loop().call_soon(lambda: self._take(answered, self.turns.begin(asker, work)))
+        return answered
 
-    async def until(self, *tasks: asyncio.Task[str]) -> list[str]:
+    def _take(self, answered: "Answered", answer: Answer) -> None:
+        answered.wait = None
+        if isinstance(answer, DelayedAnswer):
+            answered.wait = answer
+            answer.begin(lambda: self._take(answered, answer.answer(is_last=False)))
+        elif isinstance(answer, Coroutine):
+            task = asyncio.ensure_future(answer)
+            task.add_done_callback(lambda task: answered.set_result(_text(task.result())))
+        else:
+            answered.set_result(_text(answer))
+
+    async def until(self, *tasks: "asyncio.Future[str]") -> list[str]:
         while not all(task.done() for task in tasks):
             self.loop_turn += 1
             await asyncio.sleep(0)
@@ -48,6 +74,13 @@ class Stage:
 
     def order(self) -> list[str]:
         return [name for name, _ in self.steps]
+
+
+def _text(answer: Answer) -> str:
+    assert isinstance(answer, list)
+    (text,) = answer
+    assert isinstance(text, bytes)
+    return text.decode()
 
 
 async def test_no_turn_of_the_loop_has_more_than_one_expensive_step() -> None:
@@ -117,12 +150,121 @@ async def test_who_goes_away_while_waiting_ends_and_leaves_the_turn_to_others() 
     assert "gone" not in stage.order()
 
 
-async def test_an_error_comes_out_as_it_is() -> None:
+async def test_errors_come_out_as_they_are() -> None:
     turns = Turns(Clock())
 
-    async def fails() -> None:
-        await asyncio.sleep(0)
+    async def fails(pauses: int) -> Parts:
+        for _ in range(pauses):
+            await asyncio.sleep(0)
         raise ValueError("so")
 
+    errors: list[Exception] = []
+
+    def ask_at_once() -> None:
+        try:
+            turns.begin("one", fails(0))
+        except ValueError as error:
+            errors.append(error)
+
+    rests: list[Answer] = []
+    asyncio.get_running_loop().call_soon(lambda: rests.append(turns.begin("one", fails(1))))
+    asyncio.get_running_loop().call_soon(ask_at_once)
+    await asyncio.sleep(0)
+    assert str(errors.pop()) == "so"
+    (rest,) = rests
+    assert isinstance(rest, Coroutine)
     with pytest.raises(ValueError, match="so"):
-        await turns.taking("one", fails())
+        await rest
+
+
+async def test_a_request_that_waits_for_nothing_gets_no_task() -> None:
+    stage = Stage()
+    before = asyncio.all_tasks()
+    answered = stage.begin("one", "a", cost_ms=0.1)
+    await asyncio.sleep(0)
+    assert answered.done()
+    assert asyncio.all_tasks() == before
+
+
+@pytest.mark.parametrize("limit_s", [0.0, 0.001])
+async def test_a_time_limit_counts_that_begins_before_there_is_a_task(limit_s: float) -> None:
+    async def waits() -> Parts:
+        try:
+            async with asyncio.timeout(limit_s):
+                await asyncio.get_running_loop().create_future()
+        except TimeoutError:
+            return [b"too late"]
+        return [b"never"]
+
+    assert await Stage().ask("one", waits()) == "too late"
+
+
+async def test_several_may_wait_for_what_one_has_waited_for_before_it_had_a_task() -> None:
+    stage = Stage()
+    shared: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    async def waits() -> Parts:
+        return [await shared]
+
+    answered = stage.ask("one", waits())
+
+    async def waits_too() -> bytes:
+        return await shared
+
+    other = asyncio.ensure_future(waits_too())  # Its first step comes between the two of the request.
+    asyncio.get_running_loop().call_later(0.001, shared.set_result, b"so")
+    assert await answered == "so"
+    assert await other == b"so"
+
+
+class Client:
+    """A connection, as far as its requests know it."""
+
+    def __init__(self) -> None:
+        self.closed = False
+        self.requests = Requests(self, asyncio.ensure_future)
+
+    def send(self, parts: Parts) -> None: ...
+
+    def resume(self) -> None: ...
+
+    def explain(self, error: Exception) -> None:
+        raise error
+
+    def close(self) -> None:
+        self.closed = True
+        self.requests.cancel()
+
+
+@pytest.mark.parametrize("ends_it_itself", [False, True])
+@pytest.mark.parametrize("waits_for_its_turn", [False, True])
+async def test_a_request_that_has_begun_hears_that_its_connection_has_ended(
+    ends_it_itself: bool, waits_for_its_turn: bool
+) -> None:
+    turns, client = Turns(Clock()), Client()
+    heard: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def waits() -> Parts:
+        try:
+            if ends_it_itself:
+                client.close()
+            await asyncio.get_running_loop().create_future()
+        except asyncio.CancelledError:
+            await asyncio.sleep(0)  # It may have something to clear away.
+            heard.set_result(None)
+            raise
+        raise AssertionError("nobody lets it go on")
+
+    def ask() -> None:
+        client.requests.take(turns.begin("one", waits()))
+        if not ends_it_itself and not waits_for_its_turn:
+            client.close()
+
+    if waits_for_its_turn:
+        ask()  # In the test's task: at once is only what no task asks for.
+        if not ends_it_itself:
+            asyncio.get_running_loop().call_later(0.001, client.close)
+    else:
+        asyncio.get_running_loop().call_soon(ask)
+    async with asyncio.timeout(5):
+        await heard

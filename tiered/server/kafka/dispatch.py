@@ -6,7 +6,7 @@ API: that is in `api/<api>.py`.
 
 import asyncio
 import struct
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
@@ -18,7 +18,7 @@ from tiered.server.kafka import audited, throttling
 from tiered.server.kafka.transport.connection import Connection
 from tiered.server.kafka.transport.outbox import Parts
 from tiered.server.kafka.transport.requests import Answer, Overlapping
-from tiered.server.kafka.transport.turns import Turns
+from tiered.server.kafka.transport.turns import Turns, Work
 from tiered.wire import frames, messages
 from tiered.wire.error_codes import UNSUPPORTED_VERSION
 from tiered.wire.refusal import refusal
@@ -169,8 +169,12 @@ class Dispatch:
                 return None
         connection.client_id = header.client_id and header.client_id[:MAX_CLIENT_ID]
         if self._broker.client_quotas.limits_requests:
-            return self._handle_timed(api, context, buffer, header, end)
-        return self._handle(api, context, buffer, header, end)
+            answer = self._handle_timed(api, context, buffer, header, end)
+        else:
+            answer = self._handle(api, context, buffer, header, end)
+        if api.raw is None and isinstance(answer, Coroutine):
+            return self._turns.begin((connection.principal, connection.host), cast(Work, answer))
+        return answer
 
     def _handle_timed(
         self, api: Api, context: Context, buffer: memoryview, header: frames.RequestHeader, end: int
@@ -193,11 +197,9 @@ class Dispatch:
         if len(body) > LARGE_BODY_BYTES:
             if self._large_bytes + len(body) > MAX_WAITING_BYTES:
                 raise Throttled("too many large requests wait for their turn; send fewer or smaller ones")
-            work = self._answer_large(api, context, header.correlation_id, body)
-        else:
-            request = messages.request_decoder(api.key, version)(body, 0)
-            work = self._answer(api, context, header.correlation_id, request)
-        return self._turns.taking((context.connection.principal, context.connection.host), work)
+            return self._answer_large(api, context, header.correlation_id, body)
+        request = messages.request_decoder(api.key, version)(body, 0)
+        return self._answer(api, context, header.correlation_id, request)
 
     async def _answer_large(self, api: Api, context: Context, correlation_id: int, body: bytes) -> Parts | Overlapping:
         self._large_bytes += len(body)

@@ -25,6 +25,9 @@ class DelayedAnswer(ABC):
 
     __slots__ = ()
 
+    wakes_from_the_loop = False
+    """`wake` is called by the event loop itself, in the middle of nothing: then the answer is asked for in it."""
+
     @property
     @abstractmethod
     def patience_ms(self) -> float:
@@ -36,7 +39,9 @@ class DelayedAnswer(ABC):
         `answer` is asked for soon."""
 
     @abstractmethod
-    def answer(self, *, is_last: bool) -> Parts | Coroutine[Any, Any, Parts] | None:
+    def answer(
+        self, *, is_last: bool
+    ) -> "Parts | Coroutine[Any, Any, Parts | Overlapping | None] | Overlapping | None":
         """The answer, or what still has to be done for it; None when there is none yet. `is_last` when its patience
         is over: then there is one. Raises TieredError when the connection must end."""
 
@@ -102,9 +107,9 @@ class _Turn:
         """There may be an answer: looks for it in the loop's next turn, once for all calls until then."""
         if not self._is_called:
             self._is_called = True
-            asyncio.get_running_loop().call_soon(self._look)
+            asyncio.get_running_loop().call_soon(self.look)
 
-    def _look(self) -> None:
+    def look(self) -> None:
         self._is_called = False
         self._requests.look(self, is_last=False)
 
@@ -141,7 +146,11 @@ class Requests:
                 turn.wait.cancel()
                 turn.wait = None
             if turn.task is not None:
-                turn.task.cancel()
+                self._cancel(turn.task)
+
+    def _cancel(self, task: asyncio.Task[None]) -> None:
+        """Not before the task's first step: the work may have begun without a task, and must hear of it."""
+        asyncio.get_running_loop().call_soon(task.cancel)
 
     def take(self, answer: Answer) -> None:
         """Sees to it that the answer is sent in its turn; None takes none."""
@@ -170,13 +179,22 @@ class Requests:
     def _begin(self, turn: _Turn, work: Coroutine[Any, Any, Parts | Overlapping | None] | DelayedAnswer) -> None:
         if isinstance(work, DelayedAnswer):
             turn.wait = work
-            turn.deadline_s = asyncio.get_running_loop().time() + max(0.0, work.patience_ms) / 1000.0
-            self._set_timer(turn.deadline_s)
-            work.begin(turn.call)
+            if work.patience_ms < math.inf:
+                turn.deadline_s = asyncio.get_running_loop().time() + max(0.0, work.patience_ms) / 1000.0
+                self._set_timer(turn.deadline_s)
+            work.begin(turn.look if work.wakes_from_the_loop else turn.call)
             return
         turn.task = self._run_task(self._answer(turn, work))
+        if self._client.closed:
+            self._cancel(turn.task)  # Its first step, before it had a task, has ended the connection.
         # The task may be cancelled before its first step: then nobody has awaited the work, which would complain.
         turn.task.add_done_callback(lambda _: work.close())
+
+    def _overlap(self, turn: _Turn, answer: Overlapping) -> None:
+        """From here on the next requests are held up no more."""
+        turn.holds_up = False
+        self._begin(turn, answer.work)
+        self._go_on()
 
     # Answers that wait without a task
 
@@ -215,6 +233,8 @@ class Requests:
         if isinstance(answer, list):
             self._learn(turn, answer)
             self._send_known()
+        elif isinstance(answer, Overlapping):
+            self._overlap(turn, answer)
         else:
             self._begin(turn, answer)
 
@@ -239,9 +259,7 @@ class Requests:
             self._learn(turn, answer)
             self._send_known()
         elif not self._client.closed:
-            turn.holds_up = False
-            self._begin(turn, answer.work)
-            self._go_on()
+            self._overlap(turn, answer)
         elif not isinstance(answer.work, DelayedAnswer):
             answer.work.close()
 

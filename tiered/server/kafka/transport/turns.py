@@ -7,15 +7,51 @@ computes.
 """
 
 import asyncio
+import math
+from asyncio.tasks import _enter_task, _leave_task
 from collections import OrderedDict, deque
 from collections.abc import Callable, Coroutine, Generator, Hashable
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
+
+from tiered.server.kafka.transport.outbox import Parts
+from tiered.server.kafka.transport.requests import DelayedAnswer, Overlapping
 
 T = TypeVar("T")
 
 STEP_MS = 2.0
 """So much of one turn of the event loop; the step that goes beyond is the last one."""
+
+
+Given = Parts | Overlapping
+Work = Coroutine[Any, Any, Given]
+
+
+class _New(DelayedAnswer):
+    """A request that has not begun. In its turn it is asked for its answer, and takes its first step then."""
+
+    __slots__ = ("_first_step", "_work", "is_wanted", "wake")
+
+    patience_ms = math.inf
+    wakes_from_the_loop = True
+
+    def __init__(self, work: Work, first_step: Callable[[Work], Given | Work]) -> None:
+        self._work = work
+        self._first_step = first_step
+        self.is_wanted = True
+        self.wake: Callable[[], None] = lambda: None
+
+    def begin(self, wake: Callable[[], None]) -> None:
+        self.wake = wake
+
+    def answer(self, *, is_last: bool) -> Given | Work:  # noqa: ARG002 - there is no last time
+        self.is_wanted = False
+        return self._first_step(self._work)
+
+    def cancel(self) -> None:
+        if self.is_wanted:
+            self.is_wanted = False
+            self._work.close()
 
 
 class _Asker:
@@ -25,17 +61,20 @@ class _Asker:
     __slots__ = ("begun", "is_next_new", "new")
 
     def __init__(self) -> None:
-        self.new: deque[asyncio.Future[None]] = deque()
+        self.new: deque[_New] = deque()
         self.begun: deque[asyncio.Future[None]] = deque()
         self.is_next_new = True
 
-    def pop(self) -> asyncio.Future[None] | None:
-        for queue in (self.new, self.begun) if self.is_next_new else (self.begun, self.new):
-            while queue:
-                waiter = queue.popleft()
-                if not waiter.done():  # Else its client has gone.
-                    self.is_next_new = queue is self.begun
-                    return waiter
+    def pop(self) -> "_New | asyncio.Future[None] | None":
+        """The next one whose client has not gone."""
+        for is_new in (self.is_next_new, not self.is_next_new):
+            self.is_next_new = not is_new
+            while is_new and self.new:
+                if (new := self.new.popleft()).is_wanted:
+                    return new
+            while not is_new and self.begun:
+                if not (begun := self.begun.popleft()).done():
+                    return begun
         return None
 
 
@@ -50,15 +89,41 @@ class Turns:
         self._used_ms = 0.0
         self._is_scheduled = False
         self._woken: asyncio.Future[None] | None = None
-        """Who computes as soon as the loop comes to it: one at a time, or they would all do so at once."""
+        """Whose next step comes as soon as the loop comes to it: one at a time, or they would all do so at once."""
+        self._was_woken = False
+        """By the last round: what has been used since then was its."""
+        self._later_task = _LaterTask()
 
     @property
     def waiting(self) -> int:
         return sum(len(each.new) + len(each.begun) for each in self._askers.values())
 
-    def taking(self, asker: Hashable, work: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
-        """The same work, whose steps wait for their turns: the first, and each after `asyncio.sleep(0)`."""
-        return Stepped(work, step=self.step, pause=partial(self.turn, asker))
+    def begin(self, asker: Hashable, work: Work) -> Given | Work | DelayedAnswer:
+        """What the work gives, where it may compute at once and waits for nothing: no task is made for it. Else its
+        rest, or all of it, which waits for its turn. So does each step after an `asyncio.sleep(0)`."""
+        is_free = self._woken is None and not self._askers and self._used_ms < STEP_MS
+        if is_free and asyncio.current_task() is None:
+            return self._first_step(asker, work)
+        new = _New(work, partial(self._first_step, asker))
+        self._askers.setdefault(asker, _Asker()).new.append(new)
+        self._schedule()
+        return new
+
+    def _first_step(self, asker: Hashable, work: Work) -> Given | Work:
+        loop, later = asyncio.get_running_loop(), self._later_task
+        task = cast("asyncio.Task[Any]", later)
+        _enter_task(loop, task)
+        try:
+            waited_for = self.step(partial(work.send, None))
+        except StopIteration as end:
+            given: Given = end.value
+            return given
+        finally:
+            _leave_task(loop, task)
+        self._later_task = _LaterTask()
+        if waited_for is not None:
+            waited_for._asyncio_future_blocking = False  # noqa: SLF001 - until its task waits others may
+        return Stepped(work, step=self.step, pause=partial(self.pause, asker), begun=_Begun(waited_for, later))
 
     def step(self, call: Callable[[], T]) -> T:
         """The result of the request; its time counts."""
@@ -69,17 +134,14 @@ class Turns:
             self._used_ms += self._now_ms() - started_ms
             self._schedule()
 
-    def turn(self, asker: Hashable, pauses: int) -> Generator[Any, Any, None]:
-        """Returns when who has paused so many times, for new ones never, may compute."""
-        is_new = pauses == 0
-        if is_new and self._woken is None and not self._askers and self._used_ms < STEP_MS:
-            return
+    def pause(self, asker: Hashable, number: int) -> Generator[Any, Any, None]:
+        """Returns when who has paused so many times may compute."""
         waiter = asyncio.get_running_loop().create_future()
-        found = self._askers.setdefault(asker, _Asker())
-        if pauses > 1:
-            found.begun.appendleft(waiter)
+        begun = self._askers.setdefault(asker, _Asker()).begun
+        if number > 1:
+            begun.appendleft(waiter)
         else:
-            (found.new if is_new else found.begun).append(waiter)
+            begun.append(waiter)
         self._schedule()
         try:
             yield from waiter
@@ -93,24 +155,64 @@ class Turns:
             asyncio.get_running_loop().call_soon(self._begin_round)
 
     def _begin_round(self) -> None:
-        """In each turn of the loop while somebody waits: the time is there anew, and the next one is woken."""
+        """In each turn of the loop while somebody waits: the time is there anew, and goes to the next ones."""
         self._is_scheduled = False
-        self._used_ms = 0.0
-        while self._askers and self._woken is None:
+        if not self._was_woken:
+            self._used_ms = 0.0
+        self._was_woken = False
+        while self._askers and self._woken is None and self._used_ms < STEP_MS:
             asker, found = self._askers.popitem(last=False)
-            self._woken = found.pop()
-            if self._woken is not None:
-                self._askers[asker] = found  # Behind the others. It goes when nothing of it is left.
-                self._woken.set_result(None)
+            waiting = found.pop()
+            if waiting is None:
+                continue
+            self._askers[asker] = found  # Behind the others. It goes when nothing of it is left.
+            if isinstance(waiting, _New):
+                waiting.wake()
+            else:
+                self._woken, self._was_woken, self._used_ms = waiting, True, 0.0
+                waiting.set_result(None)
         if self._askers:
             self._schedule()
+
+
+class _LaterTask:
+    """The task of work that computes before it has one, for what asks in which task it is, as time limits do."""
+
+    __slots__ = ("_is_cancelled", "_task")
+
+    def __init__(self) -> None:
+        self._task: asyncio.Task[Any] | None = None
+        self._is_cancelled = False
+
+    def is_now(self, task: asyncio.Task[Any] | None) -> None:
+        """The work goes on in this one."""
+        self._task = task
+        if self._is_cancelled and task is not None:
+            task.cancel()
+
+    def cancelling(self) -> int:
+        return 0 if self._task is None else self._task.cancelling()
+
+    def cancel(self, *_: Any) -> bool:
+        self._is_cancelled = True
+        return self._task is None or self._task.cancel()
+
+    def uncancel(self) -> int:
+        return 0 if self._task is None else self._task.uncancel()
+
+
+class _Begun(NamedTuple):
+    """Of work that has had its first step: what it waits for, and what it took for its task."""
+
+    waited_for: Any
+    task: _LaterTask
 
 
 class Stepped(Coroutine[Any, Any, T]):
     """`work`, whose owner has a say in each of its steps.
 
-    `step` carries one out and gives what it gives. `pause` comes before the first step, with 0, and then in the place
-    of each `asyncio.sleep(0)` of the work, with their number.
+    `step` carries one out and gives what it gives. `pause` comes before the first step, with 0, unless that has `begun`
+    it, and then in the place of each `asyncio.sleep(0)` of the work, with their number.
     """
 
     __slots__ = ("_pause", "_step", "_steps", "_work")
@@ -121,16 +223,23 @@ class Stepped(Coroutine[Any, Any, T]):
         *,
         step: Callable[[Callable[[], Any]], Any],
         pause: Callable[[int], Generator[Any, Any, None]],
+        begun: _Begun | None = None,
     ) -> None:
         self._work = work
         self._step = step
         self._pause = pause
-        self._steps = self._run()
+        self._steps = self._run(begun)
 
-    def _run(self) -> Generator[Any, Any, T]:
+    def _run(self, begun: _Begun | None) -> Generator[Any, Any, T]:
         pauses = 0
         step: Callable[[], Any] | None = None
         waited_for: Any = None
+        if begun is not None:
+            pauses, waited_for = 1, begun.waited_for
+            begun.task.is_now(asyncio.current_task())
+            begun = None  # As below.
+            if waited_for is not None:
+                waited_for._asyncio_future_blocking = True  # noqa: SLF001 - how `await` tells a task to wait
         try:
             while True:
                 try:
