@@ -112,7 +112,7 @@ def moves(count: int) -> tuple[int, int, Any]:
 
 def quotas(count: int) -> tuple[int, int, Any]:
     make = messages.request(49, 1)
-    entity = [make.EntityData(entity_type="nobody", entity_name=None)]
+    entity = [make.EntityData(entity_type=each, entity_name=None) for each in ("nobody", "neither")]
     entries = [make.EntryData(entity=entity, ops=[])] * count
     return 49, 1, make.AlterClientQuotasRequest(entries=entries, validate_only=False)
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from tiered.broker.broker import Broker
 from tiered.errors import MalformedRequest, Throttled
+from tiered.rules.security.principal import Principal
 from tiered.runtime import in_turns as in_turns  # noqa: PLC0414 - handlers take it from here, as all that they need
 from tiered.server.kafka import audited, throttling
 from tiered.server.kafka.transport.connection import Connection
@@ -79,7 +80,10 @@ class Refused(NamedTuple):
 class Later(NamedTuple):
     """What a handler returns in place of a reply when it only waits for others; see `Overlapping`."""
 
+    done: "asyncio.Future[None]"
+    """What it waits for."""
     reply: Callable[[], Awaitable[Any]]
+    """For when that is done."""
 
 
 RawHandler = Callable[[RawRequest], Answer]
@@ -173,7 +177,7 @@ class Dispatch:
         else:
             answer = self._handle(api, context, buffer, header, end)
         if api.raw is None and isinstance(answer, Coroutine):
-            return self._turns.begin((connection.principal, connection.host), cast(Work, answer))
+            return self._turns.begin(_asker(connection), cast(Work, answer))
         return answer
 
     def _handle_timed(
@@ -221,17 +225,26 @@ class Dispatch:
             # Also when its client has gone: what was begun may be done all the same.
             if api.audit is not None and api.audits(context):
                 audited.note(self._broker.audit, context.connection, api.audit, api.name, request, message)
-        framing = self._framed(api, context, correlation_id, message, started_ms)
-        return Overlapping(framing) if isinstance(message, Later) else await framing
-
-    async def _framed(self, api: Api, context: Context, correlation_id: int, message: Any, started_ms: float) -> Parts:
         if isinstance(message, Later):
-            message = await message.reply()
+            work = self._answer_late(api, context, correlation_id, message, started_ms)
+            return Overlapping(self._turns.after(message.done, _asker(context.connection), work))
+        return await self._framed(api, context, correlation_id, message, started_ms, started_ms)
+
+    async def _answer_late(
+        self, api: Api, context: Context, correlation_id: int, later: Later, started_ms: float
+    ) -> Parts:
+        made_from_ms = self._broker.clock.monotonic_ms()
+        message = await later.reply()
+        return await self._framed(api, context, correlation_id, message, started_ms, made_from_ms)
+
+    async def _framed(
+        self, api: Api, context: Context, correlation_id: int, message: Any, started_ms: float, made_from_ms: float
+    ) -> Parts:
         body: bytes | bytearray
         clock = self._broker.clock
         if context.throttle_ms and hasattr(message, "throttle_time"):
             message.throttle_time = max(message.throttle_time, context.throttle_ms)
-        if clock.monotonic_ms() - started_ms > LONG_ANSWER_MS:
+        if clock.monotonic_ms() - made_from_ms > LONG_ANSWER_MS:
             body = await encoded_in_turns(message)
         else:
             body = messages.encode(message)
@@ -239,6 +252,11 @@ class Dispatch:
         counters.requests[api.name] += 1
         counters.request_latency[api.name].observe(clock.monotonic_ms() - started_ms)
         return framed(api.key, context.api_version, correlation_id, body)
+
+
+def _asker(connection: Connection) -> tuple[Principal | None, str]:
+    """Who takes turns with others."""
+    return connection.principal, connection.host
 
 
 async def encoded_in_turns(message: Any) -> bytearray:

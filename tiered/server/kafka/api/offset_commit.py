@@ -44,7 +44,7 @@ async def handle(context: Context, request: "Request", reply: "Reply") -> "Respo
         stored = coordinator.offsets.submit(fence, entries)
     except TieredError as error:
         return await _reply(request, reply, codes, error_code(error))
-    return Later(partial(_reply_when_stored, request, reply, codes, stored))
+    return Later(stored, partial(_reply_when_stored, request, reply, codes, stored))
 
 
 async def _reply_when_stored(

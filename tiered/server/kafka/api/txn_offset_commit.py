@@ -69,7 +69,7 @@ async def handle(context: Context, request: "Request", reply: "Reply") -> "Respo
         )
     except TieredError as error:
         return await _reply(request, reply, codes, _code(context, error))
-    return Later(partial(_reply_when_stored, context, request, reply, codes, stored))
+    return Later(stored, partial(_reply_when_stored, context, request, reply, codes, stored))
 
 
 async def _add_offsets(context: Context, request: "Request", producer: ProducerIdAndEpoch) -> None:

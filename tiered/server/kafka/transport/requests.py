@@ -39,9 +39,7 @@ class DelayedAnswer(ABC):
         `answer` is asked for soon."""
 
     @abstractmethod
-    def answer(
-        self, *, is_last: bool
-    ) -> "Parts | Coroutine[Any, Any, Parts | Overlapping | None] | Overlapping | None":
+    def answer(self, *, is_last: bool) -> "Answer":
         """The answer, or what still has to be done for it; None when there is none yet. `is_last` when its patience
         is over: then there is one. Raises TieredError when the connection must end."""
 

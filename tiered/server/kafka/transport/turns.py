@@ -25,28 +25,37 @@ STEP_MS = 2.0
 
 Given = Parts | Overlapping
 Work = Coroutine[Any, Any, Given]
+Begun = Given | Work | DelayedAnswer
 
 
 class _New(DelayedAnswer):
-    """A request that has not begun. In its turn it is asked for its answer, and takes its first step then."""
+    """A request that has not begun, or the part of it that comes when something is done. When it is woken it is asked
+    for its answer, and begins then."""
 
-    __slots__ = ("_first_step", "_work", "is_wanted", "wake")
+    __slots__ = ("_after", "_begin", "_work", "is_wanted", "wake")
 
     patience_ms = math.inf
     wakes_from_the_loop = True
 
-    def __init__(self, work: Work, first_step: Callable[[Work], Given | Work]) -> None:
+    def __init__(self, work: Work, begin: Callable[[Work], Begun], after: "asyncio.Future[None] | None" = None) -> None:
         self._work = work
-        self._first_step = first_step
+        self._begin = begin
+        self._after = after
         self.is_wanted = True
         self.wake: Callable[[], None] = lambda: None
 
     def begin(self, wake: Callable[[], None]) -> None:
         self.wake = wake
+        if self._after is not None:
+            self._after.add_done_callback(self._on_done)
 
-    def answer(self, *, is_last: bool) -> Given | Work:  # noqa: ARG002 - there is no last time
+    def _on_done(self, _: object) -> None:
+        if self.is_wanted:
+            self.wake()
+
+    def answer(self, *, is_last: bool) -> Begun:  # noqa: ARG002 - there is no last time
         self.is_wanted = False
-        return self._first_step(self._work)
+        return self._begin(self._work)
 
     def cancel(self) -> None:
         if self.is_wanted:
@@ -82,6 +91,7 @@ class Turns:
     """Of one event loop."""
 
     def __init__(self, now_ms: Callable[[], float]) -> None:
+        self._loop = asyncio.get_running_loop()
         self._now_ms = now_ms
         """Milliseconds, of a clock that never goes back."""
         self._askers: OrderedDict[Hashable, _Asker] = OrderedDict()
@@ -98,19 +108,23 @@ class Turns:
     def waiting(self) -> int:
         return sum(len(each.new) + len(each.begun) for each in self._askers.values())
 
-    def begin(self, asker: Hashable, work: Work) -> Given | Work | DelayedAnswer:
+    def begin(self, asker: Hashable, work: Work) -> Begun:
         """What the work gives, where it may compute at once and waits for nothing: no task is made for it. Else its
         rest, or all of it, which waits for its turn. So does each step after an `asyncio.sleep(0)`."""
         is_free = self._woken is None and not self._askers and self._used_ms < STEP_MS
-        if is_free and asyncio.current_task() is None:
+        if is_free and asyncio.current_task(self._loop) is None:
             return self._first_step(asker, work)
         new = _New(work, partial(self._first_step, asker))
         self._askers.setdefault(asker, _Asker()).new.append(new)
         self._schedule()
         return new
 
+    def after(self, done: "asyncio.Future[None]", asker: Hashable, work: Work) -> DelayedAnswer:
+        """The work, which begins when something else is done and its turn has come."""
+        return _New(work, partial(self.begin, asker), done)
+
     def _first_step(self, asker: Hashable, work: Work) -> Given | Work:
-        loop, later = asyncio.get_running_loop(), self._later_task
+        loop, later = self._loop, self._later_task
         task = cast("asyncio.Task[Any]", later)
         _enter_task(loop, task)
         try:
@@ -123,7 +137,7 @@ class Turns:
         self._later_task = _LaterTask()
         if waited_for is not None:
             waited_for._asyncio_future_blocking = False  # noqa: SLF001 - until its task waits others may
-        return Stepped(work, step=self.step, pause=partial(self.pause, asker), begun=_Begun(waited_for, later))
+        return Stepped(work, step=self.step, pause=partial(self.pause, asker), begun=_HadFirstStep(waited_for, later))
 
     def step(self, call: Callable[[], T]) -> T:
         """The result of the request; its time counts."""
@@ -136,7 +150,7 @@ class Turns:
 
     def pause(self, asker: Hashable, number: int) -> Generator[Any, Any, None]:
         """Returns when who has paused so many times may compute."""
-        waiter = asyncio.get_running_loop().create_future()
+        waiter = self._loop.create_future()
         begun = self._askers.setdefault(asker, _Asker()).begun
         if number > 1:
             begun.appendleft(waiter)
@@ -152,7 +166,7 @@ class Turns:
     def _schedule(self) -> None:
         if not self._is_scheduled:
             self._is_scheduled = True
-            asyncio.get_running_loop().call_soon(self._begin_round)
+            self._loop.call_soon(self._begin_round)
 
     def _begin_round(self) -> None:
         """In each turn of the loop while somebody waits: the time is there anew, and goes to the next ones."""
@@ -201,7 +215,7 @@ class _LaterTask:
         return 0 if self._task is None else self._task.uncancel()
 
 
-class _Begun(NamedTuple):
+class _HadFirstStep(NamedTuple):
     """Of work that has had its first step: what it waits for, and what it took for its task."""
 
     waited_for: Any
@@ -223,14 +237,14 @@ class Stepped(Coroutine[Any, Any, T]):
         *,
         step: Callable[[Callable[[], Any]], Any],
         pause: Callable[[int], Generator[Any, Any, None]],
-        begun: _Begun | None = None,
+        begun: _HadFirstStep | None = None,
     ) -> None:
         self._work = work
         self._step = step
         self._pause = pause
         self._steps = self._run(begun)
 
-    def _run(self, begun: _Begun | None) -> Generator[Any, Any, T]:
+    def _run(self, begun: _HadFirstStep | None) -> Generator[Any, Any, T]:
         pauses = 0
         step: Callable[[], Any] | None = None
         waited_for: Any = None
