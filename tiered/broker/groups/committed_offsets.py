@@ -157,9 +157,9 @@ class CommittedOffsets:
         await self.commits.settled(group_id)
         topic_ids = None if wanted is None else {each.topic_id for each in wanted}
         stored = await self._reader.offsets(group_id, topic_ids, limit=MAX_OFFSETS + 1)
-        found = {TopicPartition(TopicId(row.topic_id), row.partition): row for row in stored.rows}
+        found = stored.rows
         if wanted is not None:
-            found = {key: found[key] for key in wanted if key in found}
+            found = {key: row for key in wanted if (row := stored.rows.get(key)) is not None}
         if len(found) > limit:
             raise _too_many(group_id, limit)
         return found, stored.waiting

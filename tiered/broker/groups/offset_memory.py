@@ -13,8 +13,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from tiered.ids import TopicPartition
 from tiered.meta.group_offsets import OffsetRow
-from tiered.rules.groups.remembered_offsets import may_answer
+from tiered.rules.groups.remembered_offsets import is_to_be_asked_again, may_answer
 from tiered.runtime import Clock
 
 MAX_BYTES = 16 << 20
@@ -27,7 +28,7 @@ GROUP_BYTES, ROW_BYTES, TOPIC_BYTES, CHAR_BYTES = 500, 400, 100, 4
 class FoundOffsets:
     """Of one group: its offsets, and the topics and partitions for which another one waits."""
 
-    rows: tuple[OffsetRow, ...] = ()
+    rows: Mapping[TopicPartition, OffsetRow] = field(default_factory=dict)
     waiting: frozenset[tuple[UUID, int]] = frozenset()
 
 
@@ -81,6 +82,11 @@ class OffsetMemory:
         self._answers[group_id] = self._answers.pop(group_id)
         return known.found
 
+    @property
+    def is_to_be_confirmed(self) -> bool:
+        """SQL's last word counts no more, or not for long."""
+        return is_to_be_asked_again(asked_ms=self._held_ms, now_ms=self._clock.elapsed_ms())
+
     @contextmanager
     def reading(self) -> Iterator[ReadingState]:
         """For as long as SQL is asked."""
@@ -107,7 +113,7 @@ class OffsetMemory:
             return
         kept = None if topic_ids is None else frozenset(topic_ids)
         size_bytes = GROUP_BYTES + CHAR_BYTES * len(group_id) + TOPIC_BYTES * len(kept or ())
-        size_bytes += sum(ROW_BYTES + CHAR_BYTES * len(row.metadata) for row in found.rows)
+        size_bytes += sum(ROW_BYTES + CHAR_BYTES * len(row.metadata) for row in found.rows.values())
         self._forget(group_id)
         self._answers[group_id] = _Answer(found, kept, tenure, size_bytes)
         self._size_bytes += size_bytes

@@ -17,6 +17,7 @@ from sqlalchemy import Connection
 from tiered.broker.context import BrokerContext
 from tiered.broker.groups.offset_memory import FoundOffsets, OffsetMemory
 from tiered.errors import CoordinatorNotAvailable, MetadataUnavailable, Throttled, TieredError
+from tiered.ids import TopicId, TopicPartition
 from tiered.meta import coordinator_slots, group_offsets, transaction_offsets
 from tiered.meta.group_offsets import MAX_TOPICS_TO_FILTER, OffsetRow
 
@@ -48,7 +49,8 @@ class OffsetReader:
     def __init__(self, context: BrokerContext, memory: OffsetMemory) -> None:
         self._context = context
         self._memory = memory
-        self._turn = asyncio.Lock()
+        self._asking: asyncio.Event | None = None
+        """Set, for all who wait, when SQL has answered whoever asks now."""
         self._waiting: dict[_QuestionState, None] = {}
 
     async def offsets(self, group_id: str, topic_ids: Collection[UUID] | None, *, limit: int) -> FoundOffsets:
@@ -57,7 +59,7 @@ class OffsetReader:
         Raises CoordinatorNotAvailable.
         """
         remembered = self._memory.answer(group_id, topic_ids)
-        if remembered is not None:
+        if remembered is not None and (self._asking is not None or not self._memory.is_to_be_confirmed):
             return remembered
         if topic_ids is None or len(topic_ids) > MAX_TOPICS_TO_FILTER:
             return await self._alone(group_id, topic_ids, limit)
@@ -66,12 +68,14 @@ class OffsetReader:
         question = _QuestionState(group_id, topic_ids)
         self._waiting[question] = None
         try:
-            async with self._turn:
-                # Whoever had the turn before may have asked for us, or shown that what is remembered counts.
-                if not question.was_asked:
-                    question.answer = self._memory.answer(group_id, topic_ids)
-                    if question.answer is None:
-                        await self._ask(question)
+            while not question.was_asked and question.answer is None:
+                if self._asking is None:
+                    await self._ask(question)
+                else:
+                    await self._asking.wait()
+                    # Whoever asked may have asked for us, or shown that what is remembered counts.
+                    if not question.was_asked:
+                        question.answer = self._memory.answer(group_id, topic_ids)
         finally:
             self._waiting.pop(question, None)
         if question.error is not None:
@@ -98,6 +102,14 @@ class OffsetReader:
 
     async def _ask(self, first: _QuestionState) -> None:
         """For `first`, and for what waits beside it. If it is given up, the others ask for themselves."""
+        self._asking = asked = asyncio.Event()
+        try:
+            await self._ask_together(first)
+        finally:
+            self._asking = None
+            asked.set()
+
+    async def _ask_together(self, first: _QuestionState) -> None:
         for _ in range(TURNS):
             await asyncio.sleep(0)
         together, topic_ids = _fitting(first, self._waiting)
@@ -151,15 +163,15 @@ def _found(
 ) -> Mapping[str, FoundOffsets]:
     """By group; one that has nothing is missing. All of one moment: what waits no more was decided in the offsets."""
     names = sorted(group_ids)
-    rows: dict[str, list[OffsetRow]] = defaultdict(list)
+    rows: dict[str, dict[TopicPartition, OffsetRow]] = defaultdict(dict)
     for group_id, row in group_offsets.load_of_several(conn, names, topic_ids=topic_ids, limit=limit):
-        rows[group_id].append(row)
+        rows[group_id][TopicPartition(TopicId(row.topic_id), row.partition)] = row
     waiting: dict[str, set[tuple[UUID, int]]] = defaultdict(set)
     for group_id, topic_id, partition in transaction_offsets.pending_of_several(
         conn, names, topic_ids=topic_ids, limit=limit
     ):
         waiting[group_id].add((topic_id, partition))
     return {
-        each: FoundOffsets(rows=tuple(rows.get(each, ())), waiting=frozenset(waiting.get(each, ())))
+        each: FoundOffsets(rows=rows.get(each, {}), waiting=frozenset(waiting.get(each, ())))
         for each in rows.keys() | waiting.keys()
     }

@@ -7,12 +7,19 @@ fifth about how long a quarter of a second is.
 """
 
 ANSWERS_MS = 200.0
+ASKS_AGAIN_MS = 100.0
+"""Before the time is over: one asks then, and the others need not wait for it."""
 SUCCESSOR_WAITS_MS = 250.0
 
 
 def may_answer(*, asked_ms: float, now_ms: float) -> bool:
     """Whether SQL's word of `asked_ms`, that a slot is the coordinator's, is enough to answer for its groups."""
     return now_ms - asked_ms < ANSWERS_MS
+
+
+def is_to_be_asked_again(*, asked_ms: float, now_ms: float) -> bool:
+    """Whether somebody should ask SQL for its word again."""
+    return now_ms - asked_ms >= ASKS_AGAIN_MS
 
 
 def successor_waits_ms(*, gained_ms: float, now_ms: float) -> float:

@@ -269,7 +269,9 @@ def test_memory_is_bounded_and_what_was_not_used_for_longest_goes_first(monkeypa
     row = OffsetRow(
         topic_id=UUID(int=1), partition=0, committed_offset=5, leader_epoch=-1, metadata="", committed_at_ms=0
     )
-    memory.keep(reading, "f", FoundOffsets(rows=(row,) * (offset_memory.MAX_ROWS_OF_GROUP + 1)), None)
+    topic_id = TopicId(row.topic_id)
+    rows = {TopicPartition(topic_id, number): row for number in range(offset_memory.MAX_ROWS_OF_GROUP + 1)}
+    memory.keep(reading, "f", FoundOffsets(rows=rows), None)
     assert memory.answer("f", None) is None
 
 

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import Connection
 
 from tests.unit.broker.groups.coordinators import Coordinating, coordinating
-from tiered.broker.groups import offset_reader
+from tiered.broker.groups import offset_memory, offset_reader
 from tiered.broker.groups.committed_offsets import OffsetEntry
 from tiered.broker.groups.offset_reader import OffsetReader
 from tiered.broker.groups.values import Fence
@@ -60,7 +60,7 @@ class Reading:
     async def read(self, group_id: str, *others: UUID) -> int:
         found = await self.reader.offsets(group_id, {self.topic_id, *others}, limit=10)
         assert not found.waiting
-        (row,) = found.rows
+        (row,) = found.rows.values()
         return row.committed_offset
 
     def ask(self, *group_ids: str) -> "list[asyncio.Task[int]]":
@@ -105,6 +105,21 @@ async def test_whoever_asks_is_told_what_was_committed_before_that(made: Reading
     await asyncio.sleep(0)
     _Counted.may_answer.set()
     assert (await early, *await asyncio.gather(*late)) == (7, 700, 8)
+
+
+async def test_nobody_waits_for_the_one_that_has_what_all_remember_confirmed(
+    made: Reading, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await asyncio.gather(*made.ask(*GROUPS))
+    asked = _Counted.count
+    monkeypatch.setattr(offset_memory, "is_to_be_asked_again", lambda **_: True)
+    _Counted.may_answer.clear()
+    (first,) = made.ask("group-7")
+    await until_asked(asked + 1)
+    assert [await made.read(each) for each in GROUPS[:5]] == list(range(5))
+    assert not first.done()
+    _Counted.may_answer.set()
+    assert await first == 7
 
 
 async def test_an_outage_is_told_to_all_that_were_asked_for_together(made: Reading) -> None:

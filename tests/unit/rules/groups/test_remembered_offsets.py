@@ -3,7 +3,14 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tiered.rules.groups.remembered_offsets import ANSWERS_MS, SUCCESSOR_WAITS_MS, may_answer, successor_waits_ms
+from tiered.rules.groups.remembered_offsets import (
+    ANSWERS_MS,
+    ASKS_AGAIN_MS,
+    SUCCESSOR_WAITS_MS,
+    is_to_be_asked_again,
+    may_answer,
+    successor_waits_ms,
+)
 
 TIMES = st.floats(min_value=0, max_value=10_000)
 RATES = st.floats(min_value=0.9, max_value=1.1)
@@ -28,3 +35,9 @@ def test_both_begin_at_once_and_have_an_end() -> None:
     assert successor_waits_ms(gained_ms=7, now_ms=7) == SUCCESSOR_WAITS_MS
     assert successor_waits_ms(gained_ms=7, now_ms=7 + SUCCESSOR_WAITS_MS) == 0
     assert successor_waits_ms(gained_ms=7, now_ms=1e9) == 0
+
+
+def test_sql_is_asked_again_while_what_is_remembered_still_counts() -> None:
+    assert not is_to_be_asked_again(asked_ms=7, now_ms=7)
+    assert is_to_be_asked_again(asked_ms=7, now_ms=7 + ASKS_AGAIN_MS)
+    assert may_answer(asked_ms=7, now_ms=7 + ASKS_AGAIN_MS)

@@ -137,12 +137,12 @@ async def _topics(
     known = context.broker.topics
     resolved = [(known.find_id if names.by_id else known.find)(names.asked(topic)) for topic in asked]
     denied = {number for number, each in enumerate(asked) if not _may_see(context, names, each, resolved[number])}
-    wanted = {
+    wanted = [
         TopicPartition(topic.topic_id, index)
         for number, (topic, each) in enumerate(zip(resolved, asked, strict=True))
         if topic is not None and number not in denied
         for index in each.partition_indexes
-    }
+    ]
     found = await _read(context, group_id, wanted, MAX_OFFSETS, is_stable=is_stable)
     return [
         _topic(names, each, resolved[number], found, is_denied=number in denied)
