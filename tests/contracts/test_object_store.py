@@ -91,6 +91,16 @@ def test_what_was_put_is_read_back_whole_and_in_ranges(store: ObjectStore) -> No
     assert store.get_range("a/b/c.bin", 12_345, 4_321) == data[12_345 : 12_345 + 4_321]
 
 
+def test_a_range_fills_the_buffer_that_it_is_read_into_and_nothing_beside_it(store: ObjectStore) -> None:
+    data = os.urandom(1_000_000)
+    store.put("k", data)
+    buffer = bytearray(b"." * 900_000)
+    store.read_into("k", 12_345, memoryview(buffer)[100:800_000])
+    assert buffer == b"." * 100 + data[12_345 : 12_345 + 799_900] + b"." * 100_000
+    store.read_into("k", 999_999, memoryview(buffer)[:1])
+    assert buffer[:2] == data[-1:] + b"."
+
+
 def test_empty_object_is_an_object(store: ObjectStore) -> None:
     assert store.put("empty", b"").size_bytes == 0
     assert store.get("empty", max_bytes=0)[0] == b""
@@ -104,6 +114,8 @@ def test_missing_object_is_named_in_the_error(store: ObjectStore) -> None:
         store.get("no/such.object", max_bytes=10)
     with pytest.raises(ObjectMissing, match=r"no/such\.object"):
         store.get_range("no/such.object", 0, 10)
+    with pytest.raises(ObjectMissing, match=r"no/such\.object"):
+        store.read_into("no/such.object", 0, memoryview(bytearray(10)))
     assert store.head("no/such.object") is None
 
 
@@ -113,6 +125,8 @@ def test_range_beyond_the_end_is_a_truncated_object(store: ObjectStore) -> None:
         store.get_range("short", 5, 6)
     with pytest.raises(CorruptObject, match="short"):
         store.get_range("short", 10, 1)
+    with pytest.raises(CorruptObject, match="short"):
+        store.read_into("short", 5, memoryview(bytearray(6)))
 
 
 def test_object_larger_than_its_bound_is_not_read(store: ObjectStore) -> None:

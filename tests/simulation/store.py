@@ -97,6 +97,9 @@ class ProcessStore:
 
         return self._ask(get)
 
+    def read_into(self, key: str, start: int, buffer: memoryview) -> None:
+        buffer[:] = self.get_range(key, start, len(buffer))
+
     def head(self, key: str) -> ObjectInfo | None:
         def head() -> ObjectInfo | None:
             data = self._bucket.objects.get(check_key(key))

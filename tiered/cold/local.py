@@ -88,9 +88,16 @@ class LocalStore:
         assert length > 0
         with self._opened(key) as fd:
             data = _read_all(fd, start, length)
-        if len(data) != length:
-            raise CorruptObject(f"object {key} ends at byte {start + len(data)}, before {start + length}: truncated")
+        _require_length(key, start, len(data), length)
         return data
+
+    def read_into(self, key: str, start: int, buffer: memoryview) -> None:
+        assert start >= 0
+        with self._opened(key) as fd:
+            done = 0
+            while done < len(buffer) and (count := os.preadv(fd, (buffer[done:],), start + done)):
+                done += count
+        _require_length(key, start, done, len(buffer))
 
     def head(self, key: str) -> ObjectInfo | None:
         path = self._path(key)
@@ -296,6 +303,11 @@ def _write_all(fd: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(fd, view) :]
+
+
+def _require_length(key: str, start: int, found: int, wanted: int) -> None:
+    if found != wanted:
+        raise CorruptObject(f"object {key} ends at byte {start + found}, before {start + wanted}: truncated")
 
 
 def _read_all(fd: int, start: int, length: int) -> bytes:

@@ -80,6 +80,10 @@ class ObjectStore(Protocol):
         """Exactly `length` (> 0) bytes from position `start`. Raises `ObjectMissing`, and `CorruptObject` when the
         object ends before."""
 
+    def read_into(self, key: str, start: int, buffer: memoryview) -> None:
+        """Fills `buffer` from position `start`, and raises as `get_range` does: then anything may be in it. For many
+        large ranges, one after the other: memory that was used before costs less than fresh memory."""
+
     def head(self, key: str) -> ObjectInfo | None:
         """The description of the object under `key`, or None."""
 

@@ -38,6 +38,9 @@ class ReadOnlyStore:
     def get_range(self, key: str, start: int, length: int) -> bytes:
         return self._store.get_range(key, start, length)
 
+    def read_into(self, key: str, start: int, buffer: memoryview) -> None:
+        self._store.read_into(key, start, buffer)
+
     def head(self, key: str) -> ObjectInfo | None:
         return self._store.head(key)
 
@@ -91,6 +94,9 @@ class PatientStore(ReadOnlyStore):
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         return self._patiently(lambda: self._store.get_range(key, start, length))
+
+    def read_into(self, key: str, start: int, buffer: memoryview) -> None:
+        self._patiently(lambda: self._store.read_into(key, start, buffer))
 
     def head(self, key: str) -> ObjectInfo | None:
         return self._patiently(lambda: self._store.head(key))

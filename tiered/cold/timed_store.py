@@ -71,6 +71,9 @@ class TimedStore:
     def get_range(self, key: str, start: int, length: int) -> bytes:
         return self._timed("get_range", lambda: self._store.get_range(key, start, length))
 
+    def read_into(self, key: str, start: int, buffer: memoryview) -> None:
+        self._timed("get_range", lambda: self._store.read_into(key, start, buffer))
+
     def head(self, key: str) -> ObjectInfo | None:
         return self._timed("head", lambda: self._store.head(key))
 

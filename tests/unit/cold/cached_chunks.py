@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Sequence
+from itertools import accumulate
 from pathlib import Path
 from uuid import uuid4
 
@@ -21,6 +22,7 @@ class Loads:
         self.fail: Exception | None = None
         self.calls: list[ChunkKey] = []
         self.runs: list[tuple[int, int]] = []
+        self.buffers: list[memoryview] = []
         self.bad: dict[int, Exception] = {}
         self.most_at_once = 0
         self._running = 0
@@ -46,11 +48,15 @@ class Loads:
     def run(self, first: ChunkKey, lengths: Sequence[int]) -> ChunkRun:
         """The chunks from `first` on; those in `bad` come as failures of their own."""
 
-        def load(count: int) -> Sequence[Loaded]:
+        def load(count: int, buffer: memoryview) -> Sequence[Loaded]:
             self.runs.append((first[1], count))
+            self.buffers.append(buffer)
             keys = [(first[0], first[1] + number) for number in range(count)]
             found = [self.of(key, length)() for key, length in zip(keys, lengths, strict=False)]
-            return [self.bad.get(key[1], memoryview(data)) for key, data in zip(keys, found, strict=True)]
+            buffer[:] = b"".join(found)
+            ends = list(accumulate(lengths[:count]))
+            parts = [buffer[end - length : end] for end, length in zip(ends, lengths, strict=False)]
+            return [self.bad.get(key[1], part) for key, part in zip(keys, parts, strict=True)]
 
         return ChunkRun(object_id=first[0], first_index=first[1], lengths=lengths, load=load)
 

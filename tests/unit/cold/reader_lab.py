@@ -28,13 +28,17 @@ class WatchedStore(LocalStore):
         self.flip_next: int | None = None
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
-        self.ranges.append((key, start, length))
-        assert self.gate.wait(30)
-        data = bytearray(super().get_range(key, start, length))
-        if self.flip_next is not None:
-            data[self.flip_next] ^= 0x10
-            self.flip_next = None
+        data = bytearray(length)
+        self.read_into(key, start, memoryview(data))
         return bytes(data)
+
+    def read_into(self, key: str, start: int, buffer: memoryview) -> None:
+        self.ranges.append((key, start, len(buffer)))
+        assert self.gate.wait(30)
+        super().read_into(key, start, buffer)
+        if self.flip_next is not None:
+            buffer[self.flip_next] ^= 0x10
+            self.flip_next = None
 
 
 def run_with(reader: ColdReader, pool: BlockingPool, test: Callable[[], Awaitable[None]]) -> None:

@@ -33,6 +33,10 @@ class Bucket(LocalStore):
         self._require_there(key)
         return super().get_range(key, start, length)
 
+    def read_into(self, key: str, start: int, buffer: memoryview) -> None:
+        self._require_there(key)
+        super().read_into(key, start, buffer)
+
     def head(self, key: str) -> Any:
         self._require_there(key)
         return super().head(key)

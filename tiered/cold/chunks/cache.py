@@ -17,6 +17,7 @@ from uuid import UUID
 
 from tiered.cold.budget import Budget
 from tiered.cold.chunks import files
+from tiered.cold.chunks.buffers import LoadBuffers
 from tiered.cold.single_flight import SingleFlight
 from tiered.file_slice import FileSlice
 from tiered.runtime import BlockingPool
@@ -35,14 +36,15 @@ Loaded: TypeAlias = bytes | memoryview | Exception
 class ChunkRun:
     """Neighbouring chunks of one object, of so many bytes each, and how to load them with one request.
 
-    `load(count)` runs in a thread and answers with the first `count` of them, verified. An error that it raises is a
-    failure of all; an error in its answer is a failure of that chunk alone.
+    `load(count, buffer)` runs in a thread and answers with the first `count` of them, verified. They may be in
+    `buffer`, which is as long as they are together, and is used again once they are written. An error that it raises is
+    a failure of all; an error in its answer is a failure of that chunk alone.
     """
 
     object_id: UUID
     first_index: int
     lengths: Sequence[int]
-    load: Callable[[int], Sequence[Loaded]]
+    load: Callable[[int, memoryview], Sequence[Loaded]]
 
     def key(self, number: int) -> ChunkKey:
         return self.object_id, self.first_index + number
@@ -98,6 +100,7 @@ class ChunkCache:
         # that has arrived would wait behind downloads that have not begun.
         self._writing = BlockingPool("chunk-cache", threads=1)
         self._budget = Budget(max_bytes_in_flight)
+        self._buffers = LoadBuffers()
         self._flights: SingleFlight[ChunkKey, FileSlice] = SingleFlight()
         self.turns = Budget(loads_at_once)
         self._loads_under_way = 0
@@ -172,7 +175,7 @@ class ChunkCache:
         held = self.held(key)
         if held is not None:
             return held
-        run = ChunkRun(object_id=key[0], first_index=key[1], lengths=(length,), load=lambda _: (load(),))
+        run = ChunkRun(object_id=key[0], first_index=key[1], lengths=(length,), load=lambda _, __: (load(),))
         return await self.loading(run)
 
     def read_ahead(self, run: ChunkRun) -> int:
@@ -238,8 +241,11 @@ class ChunkCache:
         self.state.loads += len(keys)
         try:
             async with self._budget.taken(sum(lengths)), self.turns.taken(1):
-                loaded = await self._pool.run(run.load, len(keys))
+                buffer = self._buffers.lend(sum(lengths))
+                loaded = await self._pool.run(run.load, len(keys), buffer)
                 slices = await self._keep(keys, lengths, loaded)
+                # Not after an error: a load that was given up may still be running.
+                self._buffers.give_back(buffer)
             failures = sum(isinstance(each, Exception) for each in loaded)
         finally:
             self._loads_under_way -= 1

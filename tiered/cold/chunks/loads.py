@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from tiered.cold.bucket.segments import get_run
 from tiered.cold.chunks.cache import Loaded
 from tiered.cold.object_store import ObjectStore
 from tiered.errors import Corrupt, CorruptObject, ObjectMissing, TieredError
@@ -45,22 +44,24 @@ class ChunkLoads:
         self._store = store
         self.state = state
 
-    def load(self, place: ExpectedSegment, rows: Sequence[ChunkRow]) -> Sequence[Loaded]:
-        """Neighbouring chunks with one request: each verified, or the error that names what is wrong with it.
+    def load(self, place: ExpectedSegment, rows: Sequence[ChunkRow], buffer: memoryview) -> Sequence[Loaded]:
+        """Neighbouring chunks with one request, in `buffer`: each verified, or the error that names what is wrong with
+        it.
 
         Raises what concerns them all: StoreUnavailable, and ObjectMissing.
         """
-        if len(rows) == 1:
-            return (self._alone(place, rows[0]),)
         start = rows[0].position
+        chunks = [(row, buffer[row.position - start :][: row.length]) for row in rows]
+        if len(rows) == 1:
+            return (self._alone(place, *chunks[0]),)
         try:
-            data = memoryview(get_run(self._store, place, rows))
+            self._store.read_into(place.segment.object_key, start, buffer)
         except ObjectMissing as error:
             self.state.missing += 1
             raise named(place, error) from error
         except Corrupt:
-            return [self._outcome(place, row) for row in rows]  # Truncated: what stands before the cut is whole.
-        return [self._of(place, row, data[row.position - start :][: row.length]) for row in rows]
+            return [self._outcome(place, *chunk) for chunk in chunks]  # Truncated: what stands before the cut is whole.
+        return [self._of(place, *chunk) for chunk in chunks]
 
     def checked(self, place: ExpectedSegment, load: Callable[[], T]) -> T:
         """What `load` answers with. A failed check is tried once more, because the way here may be at fault and
@@ -79,24 +80,24 @@ class ChunkLoads:
             accepted_chunk(row, data)
         except CorruptObject:
             try:
-                return self._second(place, partial(self._load_chunk, place, row))
+                return self._second(place, partial(self._load_chunk, place, row, data))
             except TieredError as error:
                 return error
         return data
 
-    def _outcome(self, place: ExpectedSegment, row: ChunkRow) -> Loaded:
+    def _outcome(self, place: ExpectedSegment, row: ChunkRow, buffer: memoryview) -> Loaded:
         try:
-            return self._alone(place, row)
+            return self._alone(place, row, buffer)
         except TieredError as error:
             return error
 
-    def _alone(self, place: ExpectedSegment, row: ChunkRow) -> bytes:
-        return self.checked(place, partial(self._load_chunk, place, row))
+    def _alone(self, place: ExpectedSegment, row: ChunkRow, buffer: memoryview) -> memoryview:
+        return self.checked(place, partial(self._load_chunk, place, row, buffer))
 
-    def _load_chunk(self, place: ExpectedSegment, row: ChunkRow) -> bytes:
-        data = get_run(self._store, place, (row,))
-        accepted_chunk(row, data)
-        return data
+    def _load_chunk(self, place: ExpectedSegment, row: ChunkRow, buffer: memoryview) -> memoryview:
+        self._store.read_into(place.segment.object_key, row.position, buffer)
+        accepted_chunk(row, buffer)
+        return buffer
 
     def _second(self, place: ExpectedSegment, load: Callable[[], T]) -> T:
         try:

@@ -237,7 +237,7 @@ class ColdReader:
             object_id=place.segment.object_id,
             first_index=index,
             lengths=[row.length for row in rows],
-            load=lambda count: self._loads.load(place, rows[:count]),
+            load=lambda count, buffer: self._loads.load(place, rows[:count], buffer),
         )
 
     # Checks

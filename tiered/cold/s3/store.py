@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from tiered.cold.object_store import Checksum, ObjectInfo, S3Address, StoreCapabilities, check_key, read_joined
 from tiered.cold.request_counts import PART_BYTES
@@ -38,12 +38,15 @@ from tiered.errors import (
 )
 from tiered.runtime import SystemClock, new_uuid
 
+T = TypeVar("T")
+
 _DIGEST_REFUSED = frozenset({"BadDigest", "InvalidDigest", "XAmzContentChecksumMismatch"})
 _NO_SUCH_ETAG = '"00000000000000000000000000000000"'
 _UPLOADS_PER_PAGE = 1000
 _MOST_UPLOAD_PAGES = 100
 """A store that always has one more page is not followed for ever: what is left is looked at the next time."""
 _MOST_ABORTS = 10_000
+_PIECE_BYTES = 256 << 10
 
 
 class S3Store:
@@ -187,16 +190,22 @@ class S3Store:
         return self._requests.ask("get", key, read)
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
+        return self._ranged(key, start, length, lambda body: self._read_body(body, length))
+
+    def read_into(self, key: str, start: int, buffer: memoryview) -> None:
+        self._ranged(key, start, len(buffer), lambda body: self._read_body_into(body, buffer))
+
+    def _ranged(self, key: str, start: int, length: int, read_body: Callable[[Any], T]) -> T:
         assert start >= 0
         assert length > 0
         name = self._name(check_key(key))
 
-        def read() -> bytes:
+        def read() -> T:
             wanted = f"bytes={start}-{start + length - 1}"
             answer = self._requests.client.get_object(Bucket=self._bucket, Key=name, Range=wanted)
             with closing(answer["Body"]) as body:
                 check_range(answer, key, start, length)
-                return self._read_body(body, length)
+                return read_body(body)
 
         return self._requests.ask("get", key, read)
 
@@ -293,6 +302,17 @@ class S3Store:
         if len(data) != length:
             raise WrongAnswerError(f"{'more' if len(data) > length else len(data)} bytes where {length} belong")
         return data
+
+    def _read_body_into(self, body: Any, buffer: memoryview) -> None:
+        """The same, into `buffer`, which is as long as the body. In pieces, because each is copied on its way, from
+        memory that the one before it has used."""
+        done = 0
+        with self._deadlines.watched(len(buffer)):
+            while done < len(buffer) and (count := body.readinto(buffer[done : done + _PIECE_BYTES])):
+                done += count
+            more = body.read(1)
+        if done != len(buffer) or more:
+            raise WrongAnswerError(f"{'more' if more else done} bytes where {len(buffer)} belong")
 
     # Conditions
 
