@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, event, text
 
 from tests.catalogue import create_topic, open_ready, register
 from tiered.errors import StaleBrokerEpoch
@@ -62,6 +62,23 @@ def test_a_beat_is_seen_by_the_others_and_is_no_change_of_the_feed(database: Dat
     assert seen[1].heartbeat_at_ms > first.beats[0].heartbeat_at_ms
     assert abs(seen[1].heartbeat_at_ms - database.run_sync(database_now_ms)) < 60_000, "by the database's clock"
     assert number(database) == before
+
+
+def test_a_beat_is_two_statements_and_the_controllers_three(database: Database) -> None:
+    database.run_sync(lambda conn: register(conn, 2))
+    assert beat(database, 1).is_controller
+    statements: list[str] = []
+
+    def counted(conn: Connection, broker_id: int, broker_epoch: int) -> Pulse:
+        event.listen(conn, "before_cursor_execute", lambda *given: statements.append(given[2]))
+        return liveness.beat(conn, broker_id=broker_id, broker_epoch=broker_epoch, lease_ms=LONG_MS)
+
+    counts = []
+    for broker_id in (1, 2):
+        statements.clear()
+        pulse = database.run_sync(partial(counted, broker_id=broker_id, broker_epoch=epoch_of(database, broker_id)))
+        counts.append((pulse.controller_id, len(statements)))
+    assert counts == [(1, 3), (1, 2)]
 
 
 def test_a_beat_says_how_far_the_feed_is(database: Database) -> None:

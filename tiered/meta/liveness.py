@@ -159,6 +159,8 @@ def _holding(dialect: str) -> Any:
             set_=values,
             where=or_(lease.c.broker_id == bindparam("its_id"), _is_free(dialect)),
         )
+        # Without it SQLAlchemy knows no count of an INSERT on PostgreSQL.
+        .execution_options(preserve_rowcount=True)
     )
 
 
