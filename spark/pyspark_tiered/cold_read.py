@@ -1,9 +1,10 @@
 """Reads of the bucket by Spark: a cold split in a task, the first record at a time on the driver.
 
 A split is read with ranged GETs in flight, and decoded to Arrow batches of about 4 MiB. Owns how much of an object is
-in memory at once: `RUNS_IN_FLIGHT` runs of at most `RUN_BYTES`, whatever the object's size. Runs in processes that live
-on between tasks. Must never give a record from a chunk that `cold.bucket.segments` has not accepted, and never take a
-chunk's or a segment's largest timestamp for a record's place: timestamps need not be in order.
+in memory at once: `RUNS_IN_FLIGHT` runs of what its store says (`run_bytes`), whatever the object's size. Runs in
+processes that live on between tasks. Must never give a record from a chunk that `cold.bucket.segments` has not
+accepted, and never take a chunk's or a segment's largest timestamp for a record's place: timestamps need not be in
+order.
 """
 
 from collections import deque
@@ -15,7 +16,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from pyspark_tiered.plan import ColdSplit, PartitionView, SegmentPiece
-from tiered.cold.bucket.segments import RUN_BYTES, load_run, load_tail
+from tiered.cold.bucket.segments import load_run, load_tail
 from tiered.cold.object_store import ObjectStore
 from tiered.cold.opening import open_store
 from tiered.errors import Corrupt
@@ -117,7 +118,7 @@ class _SplitReader:
             assert coming is not None
             place, tail = coming.result()
             coming = threads.submit(self._open, pieces[number + 1]) if number + 1 < len(pieces) else None
-            for chunks in runs(self._wanted(pieces[number], tail), RUN_BYTES):
+            for chunks in runs(self._wanted(pieces[number], tail), self._store.run_bytes):
                 yield _Run(place=place, tail=tail, chunks=chunks)
 
     def _wanted(self, piece: SegmentPiece, tail: SegmentTail) -> Iterator[ChunkRow]:

@@ -51,6 +51,10 @@ class ProcessStore:
     def url(self) -> str:
         return "s3://simulated"
 
+    @property
+    def run_bytes(self) -> int:
+        return 8 << 20
+
     def put(self, key: str, data: bytes, *, create_only: bool = False, if_match: str | None = None) -> ObjectInfo:
         def put() -> ObjectInfo:
             before = self._bucket.objects.get(check_key(key))

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from functools import partial
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 from uuid import UUID
 
 import pytest
@@ -15,6 +16,7 @@ from pyspark_tiered.cold_read import read_cold
 from pyspark_tiered.plan import ColdSplit, SegmentPiece
 from tests.spark.bucket import Bucket, batches_of, records
 from tests.unit.cold.forged_tables import Change, boundary_moved, forged, gap_made
+from tiered.cold.local import LocalStore
 from tiered.errors import CorruptObject, ObjectMissing
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.formats.record_batch import Record, encode_batch
@@ -58,6 +60,25 @@ def test_pieces_of_one_object_give_each_record_once(bucket: Bucket) -> None:
 def test_a_range_within_a_chunk_is_exact(bucket: Bucket) -> None:
     segment = bucket.add_segment("orders", 0, batches_of(records(0, 500)))
     assert offsets(bucket, split_of(bucket, segment, start=13, end=17)) == [13, 14, 15, 16]
+
+
+def test_a_request_asks_for_as_much_as_the_store_wants_to_be_asked_for(bucket: Bucket) -> None:
+    segment = bucket.add_segment("orders", 0, batches_of(records(0, 500)))
+    asked: list[int] = []
+
+    class Store(LocalStore):
+        run_bytes = 10_000
+
+        def get_range(self, key: str, start: int, length: int) -> bytes:
+            asked.append(length)
+            return super().get_range(key, start, length)
+
+    store = Store(Path(unquote(urlsplit(bucket.store.url).path)))
+    rows = sum(batch.num_rows for batch in read_cold(store, split_of(bucket, segment), columns=("offset",)))
+    assert rows == 500
+    assert sum(asked[1:]) == segment.log_bytes, "behind the tail"
+    assert len(asked) > 2
+    assert max(asked[1:]) <= 10_000
 
 
 def test_another_topics_object_under_the_key_is_refused(bucket: Bucket) -> None:

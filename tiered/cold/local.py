@@ -23,6 +23,8 @@ _CONTINUED = "~"
 _MAX_NAME_CHARS = 200  # A key's part may be longer than a file name may be: a long topic and its id.
 _HASHED_BYTES = 4 << 20  # Etags of larger objects come from inode, time and size: only small ones are compared.
 _MKDIR_ATTEMPTS = 20
+_RUN_BYTES = 2 << 20
+"""A read costs little, and what is on its way is still in the processor's caches when somebody looks at it."""
 _ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 """A folder is the beginning of other keys: there is no object of its name."""
 
@@ -38,6 +40,10 @@ class LocalStore:
     @property
     def url(self) -> str:
         return self._root.as_uri()
+
+    @property
+    def run_bytes(self) -> int:
+        return _RUN_BYTES
 
     def put(self, key: str, data: bytes, *, create_only: bool = False, if_match: str | None = None) -> ObjectInfo:
         target = self._path(key)

@@ -59,6 +59,10 @@ class ObjectStore(Protocol):
     def url(self) -> str:
         """The store's URL in its canonical form; holds no credential."""
 
+    @property
+    def run_bytes(self) -> int:
+        """What one request should ask for, to the nearest chunk below, where an object is read from end to end."""
+
     def put(self, key: str, data: bytes, *, create_only: bool = False, if_match: str | None = None) -> ObjectInfo:
         """Stores a small object. `create_only` raises `ObjectExists` when the key is taken; `if_match` raises
         `LostRace` when the object's etag is another one or the object is gone. Durable on return."""

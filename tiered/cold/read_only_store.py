@@ -32,6 +32,10 @@ class ReadOnlyStore:
     def url(self) -> str:
         return self._store.url
 
+    @property
+    def run_bytes(self) -> int:
+        return self._store.run_bytes
+
     def get(self, key: str, *, max_bytes: int) -> tuple[bytes, str]:
         return self._store.get(key, max_bytes=max_bytes)
 

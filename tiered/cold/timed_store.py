@@ -30,6 +30,10 @@ class TimedStore:
         return self._store.url
 
     @property
+    def run_bytes(self) -> int:
+        return self._store.run_bytes
+
+    @property
     def retries(self) -> int:
         """Requests that had to be repeated; 0 for a store that repeats none."""
         return int(getattr(getattr(self._store, "state", None), "retries", 0))

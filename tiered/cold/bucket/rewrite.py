@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from tiered.cold.bucket import uploader
-from tiered.cold.bucket.segments import RUN_BYTES, load_run, load_tail
+from tiered.cold.bucket.segments import load_run, load_tail
 from tiered.cold.object_store import ObjectStore
 from tiered.errors import Corrupt, CorruptBatch, ObjectExists
 from tiered.formats import record_batch
@@ -117,7 +117,7 @@ def batches(
 ) -> Iterator[tuple[bytes, int, BatchHeader]]:
     """Each batch of the segment: a buffer, its position there and its header. Raises Corrupt at the first byte that is
     not what was uploaded."""
-    for run in runs(chunks, RUN_BYTES):
+    for run in runs(chunks, store.run_bytes):
         data = load_run(store, place, run, by_sha256=True)
         for position, header in record_batch.exact_batches(data, 0, len(data)):
             record_batch.verify_crc(data, position, header.size_bytes)

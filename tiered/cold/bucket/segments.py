@@ -11,9 +11,6 @@ from tiered.cold.object_store import ObjectStore
 from tiered.formats.segment_check import ExpectedSegment, accepted_chunk, accepted_tail, tail_bytes
 from tiered.formats.segment_object import ChunkRow, SegmentTail
 
-RUN_BYTES = 8 << 20
-"""What one request asks for, where a segment is read from end to end."""
-
 
 def load_tail(store: ObjectStore, place: ExpectedSegment) -> SegmentTail:
     """Everything behind the segment's batches. Raises CorruptObject, ObjectMissing, StoreUnavailable."""

@@ -47,6 +47,8 @@ _MOST_UPLOAD_PAGES = 100
 """A store that always has one more page is not followed for ever: what is left is looked at the next time."""
 _MOST_ABORTS = 10_000
 _PIECE_BYTES = 256 << 10
+_RUN_BYTES = 8 << 20
+"""Each request costs a round trip and money."""
 
 
 class S3Store:
@@ -96,6 +98,10 @@ class S3Store:
     @property
     def url(self) -> str:
         return self._address.url
+
+    @property
+    def run_bytes(self) -> int:
+        return _RUN_BYTES
 
     @property
     def allowed_requests(self) -> int:
