@@ -319,9 +319,10 @@ class Transactor(Client):
                 leader_epoch=-1,
                 metadata="",
             )
-            await broker.groups.offsets.submit_with_transaction(
+            sent_with = broker.groups.offsets.submit_with_transaction(
                 fence, [entry], transactional_id=self._id, producer=attempt.producer
             )
+            await asyncio.shield(sent_with)
 
         await self.ask(await self._coordinator(self._group_id), send)
 

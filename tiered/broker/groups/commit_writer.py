@@ -196,9 +196,9 @@ class OffsetCommits:
     def submit(self, commit: GroupCommit) -> "asyncio.Future[None]":
         """Done once the offsets are stored; the commit has its place among the others at once.
 
-        To cancel the future does not take the commit back. Raises CoordinatorNotAvailable when too much waits, and
-        NotCoordinator; the future CoordinatorNotAvailable (SQL is away), NotCoordinator or IllegalGeneration, and that
-        of a PendingCommit what `transaction_offsets.pend` refuses one with.
+        Nobody may cancel the future: who can be cancelled shields it. Raises CoordinatorNotAvailable when too much
+        waits, and NotCoordinator; the future CoordinatorNotAvailable (SQL is away), NotCoordinator or
+        IllegalGeneration, and that of a PendingCommit what `transaction_offsets.pend` refuses one with.
         """
         if self._stopped:
             raise NotCoordinator("the broker is stopping: find the group's coordinator again")
@@ -214,9 +214,7 @@ class OffsetCommits:
         self._last[commit.group_id] = waiting.done
         waiting.done.add_done_callback(lambda done: self._forget_last(commit.group_id, done))
         self._something.set()
-        stored = asyncio.shield(waiting.done)
-        stored.add_done_callback(retrieve)
-        return stored
+        return waiting.done
 
     def changed(self, group: GroupRow, encode_members: Encode | None = None) -> None:
         """The group's row is due, with these members: it is written with the next batch (after a pause, where encoding

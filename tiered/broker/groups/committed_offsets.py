@@ -77,10 +77,11 @@ class CommittedOffsets:
 
     async def commit(self, fence: Fence, entries: Sequence[OffsetEntry]) -> None:
         """Returns once the offsets are stored, all of them or (when it raises) none. Raises as `submit` does."""
-        await self.submit(fence, entries)
+        await asyncio.shield(self.submit(fence, entries))
 
     def submit(self, fence: Fence, entries: Sequence[OffsetEntry]) -> "asyncio.Future[None]":
-        """Done once the offsets are stored; they have their place among all commits when this returns.
+        """Done once the offsets are stored; they have their place among all commits when this returns. Nobody may
+        cancel it.
 
         Topics and partitions must exist. Raises, or has the future raise, CoordinatorNotAvailable, NotCoordinator,
         IllegalGeneration, and InvalidRequest for more than `MAX_ENTRIES`. After any of these an older offset is still
