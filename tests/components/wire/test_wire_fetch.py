@@ -128,6 +128,18 @@ def test_limits_cut_at_whole_batches_in_the_order_of_the_request(broker: BrokerP
         assert sizes == [3 * len(one), len(one)]
 
 
+def test_an_answer_ends_at_16_mib_of_logs_however_much_is_asked_for(broker: BrokerProcess) -> None:
+    topic = create(broker, "large", partitions=2)
+    with RawConnection(broker) as connection:
+        one = batch([b"x" * 900_000])
+        for number in range(24):
+            connection.produce(topic, one, partition=number % 2)
+        wanted = [(topic, partition, 0, -1, 20 * MIB) for partition in (0, 1)]
+        answer = connection.fetch_many(wanted, min_bytes=50 * MIB, max_bytes=50 * MIB, max_wait_ms=60_000)
+        sizes = [len(bytes(each.partitions[0].records or b"")) for each in answer.topics]  # type: ignore[arg-type]
+        assert sizes == [12 * len(one), 16 * MIB // len(one) * len(one) - 12 * len(one)]
+
+
 def test_the_first_batch_may_begin_before_the_fetch_offset(broker: BrokerProcess) -> None:
     topic = create(broker, "middle")
     with RawConnection(broker) as connection:
