@@ -9,6 +9,7 @@ import errno
 import logging
 import resource
 import socket
+import struct
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
@@ -36,6 +37,10 @@ log = logging.getLogger(__name__)
 BACKLOG = 4096
 ACCEPTS_A_TURN = 16
 """About a millisecond. More would be accepted no sooner, and all others would wait for them."""
+# What the kernel takes of answers to a client that is so near: enough for 500 MB/s even then. By itself it takes 4 MiB,
+# and more than this on its way costs both sides CPU.
+NEAR_US = 1_000
+NEAR_SEND_BUFFER_BYTES = 512 << 10
 # Large requests over slow lines get this much more time: 16 bytes a millisecond.
 SLOWEST_REQUEST_BYTES_A_MS = 16
 SWEEP_INTERVAL_MS = 5_000
@@ -54,6 +59,8 @@ PERIOD_MS = 10_000
 ONCE_MS = 60_000
 MAX_SUBJECTS = 1_000
 
+_round_trip_us_at = struct.Struct("=68xI").unpack
+"""Where it is in Linux's `struct tcp_info`; at first that of the handshake."""
 _OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
@@ -330,6 +337,7 @@ class KafkaListener:
         if rest_ms > 0.0:
             self._rest(sock, host, rest_ms)
             return
+        bound_send_buffer(sock)
         self._admission.enter(host)
         self._counters.connections_opened += 1
         self._counters.connections_open = is_open + 1
@@ -428,3 +436,10 @@ def _descriptors_for_connections() -> int:
     if limit == resource.RLIM_INFINITY:
         return INT_MAX
     return max(1, limit - max(100, limit // 4))
+
+
+def bound_send_buffer(sock: socket.socket) -> None:
+    """Bounds what waits in the kernel for a client that is near; one that is far needs more on its way."""
+    (round_trip_us,) = _round_trip_us_at(sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 72))
+    if 0 < round_trip_us < NEAR_US:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, NEAR_SEND_BUFFER_BYTES)
