@@ -196,7 +196,8 @@ async def test_a_time_limit_counts_that_begins_before_there_is_a_task(limit_s: f
             return [b"too late"]
         return [b"never"]
 
-    assert await Stage().ask("one", waits()) == "too late"
+    async with asyncio.timeout(5):
+        assert await Stage().ask("one", waits()) == "too late"
 
 
 async def test_several_may_wait_for_what_one_has_waited_for_before_it_had_a_task() -> None:

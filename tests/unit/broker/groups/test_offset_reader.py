@@ -116,7 +116,8 @@ async def test_nobody_waits_for_the_one_that_has_what_all_remember_confirmed(
     _Counted.may_answer.clear()
     (first,) = made.ask("group-7")
     await until_asked(asked + 1)
-    assert [await made.read(each) for each in GROUPS[:5]] == list(range(5))
+    async with asyncio.timeout(5):
+        assert [await made.read(each) for each in GROUPS[:5]] == list(range(5))
     assert not first.done()
     _Counted.may_answer.set()
     assert await first == 7
