@@ -86,6 +86,10 @@ class ChangeApplier:
             if key.topic_id == topic_id:
                 raise error
 
+    def has_unopened(self) -> bool:
+        """Whether a local log could not be opened yet."""
+        return bool(self._unopened)
+
     async def apply(self, found: ChangeSet) -> None:
         """Makes this broker's view what `found` says. Safe to repeat, also after a part of it failed. A set without
         news is the time to try again what could not be opened."""

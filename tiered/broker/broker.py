@@ -311,6 +311,7 @@ class Broker:
             controller=self.controller,
         )
         feed.apply = self.applier.apply
+        feed.is_unfinished = self.applier.has_unopened
         self.admin = Admin(
             context=context,
             topics=topics,

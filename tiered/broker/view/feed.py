@@ -48,6 +48,8 @@ class ChangeFeed:
         )
         self.apply: Callable[[ChangeSet], Awaitable[None]] | None = None
         """Makes what a set says so on this broker. It stands above all that commit through the feed: given last."""
+        self.is_unfinished: Callable[[], bool] = lambda: False
+        """Something is to be tried again: then a set without news is wanted, too."""
 
     def start(self, group: asyncio.TaskGroup) -> None:
         """Follows the feed until `stop`."""
@@ -128,7 +130,7 @@ class ChangeFeed:
                 async with asyncio.timeout(POLL_MS / 1000.0):
                     await self._something.wait()
             was_seen, self._was_seen = self._was_seen, False
-            if was_seen and not self._something.is_set():
+            if was_seen and not self._something.is_set() and not self.is_unfinished():
                 continue
             self._something.clear()
             try:

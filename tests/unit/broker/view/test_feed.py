@@ -104,6 +104,13 @@ def test_the_feed_is_polled_only_where_no_heartbeat_has_looked(tmp_path: Path) -
             assert len(applied) == 2
             await asyncio.sleep(20 * beat_s)
             assert 11 <= len(applied) <= 12
+            # What could not be applied is tried again when a set without news comes, heartbeats or not.
+            applied.clear()
+            feed.is_unfinished = lambda: True
+            for _ in range(20):
+                feed.seen(image.change_number)
+                await asyncio.sleep(beat_s)
+            assert 9 <= len(applied) <= 10
             await feed.stop()
 
     loop.run_until_complete(run())
