@@ -8,7 +8,7 @@ import asyncio
 import struct
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from tiered.broker.broker import Broker
@@ -202,7 +202,8 @@ class Dispatch:
             if self._large_bytes + len(body) > MAX_WAITING_BYTES:
                 raise Throttled("too many large requests wait for their turn; send fewer or smaller ones")
             return self._answer_large(api, context, header.correlation_id, body)
-        request = messages.request_decoder(api.key, version)(body, 0)
+        # It is a step, too: one who sends many requests ahead must not have all of them decoded in one turn.
+        request = self._turns.step(partial(messages.request_decoder(api.key, version), body, 0))
         return self._answer(api, context, header.correlation_id, request)
 
     async def _answer_large(self, api: Api, context: Context, correlation_id: int, body: bytes) -> Parts | Overlapping:
