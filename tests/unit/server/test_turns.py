@@ -1,12 +1,14 @@
 """Requests that are not for records compute step by step, by asker, and one expensive step in a turn of the loop."""
 
 import asyncio
+import inspect
 from collections.abc import Coroutine, Hashable
 
 import pytest
 
+from tiered.errors import ShuttingDown
 from tiered.server.kafka.transport.outbox import Parts
-from tiered.server.kafka.transport.requests import Answer, DelayedAnswer, Requests
+from tiered.server.kafka.transport.requests import Answer, DelayedAnswer, Overlapping, Requests
 from tiered.server.kafka.transport.turns import STEP_MS, Turns, Work
 
 
@@ -200,6 +202,70 @@ async def test_a_time_limit_counts_that_begins_before_there_is_a_task(limit_s: f
         assert await Stage().ask("one", waits()) == "too late"
 
 
+async def test_two_time_limits_may_be_over_before_there_is_a_task() -> None:
+    async def waits() -> Parts:
+        try:
+            async with asyncio.timeout(0):
+                try:
+                    async with asyncio.timeout(0):
+                        await asyncio.get_running_loop().create_future()
+                except TimeoutError:
+                    await asyncio.get_running_loop().create_future()
+        except TimeoutError:
+            return [b"too late"]
+        return [b"never"]
+
+    async with asyncio.timeout(5):
+        assert await Stage().ask("one", waits()) == "too late"
+
+
+async def test_tasks_of_a_group_that_begins_before_there_is_a_task_end_with_the_one_that_fails() -> None:
+    cancelled: list[str] = []
+
+    async def fails() -> None:
+        raise ValueError("so")
+
+    async def goes_on() -> None:
+        try:
+            await asyncio.get_running_loop().create_future()
+        except asyncio.CancelledError:
+            cancelled.append("other")
+            raise
+
+    async def waits() -> Parts:
+        with pytest.raises(ExceptionGroup):
+            async with asyncio.TaskGroup() as group:
+                group.create_task(goes_on())
+                group.create_task(fails())
+                await asyncio.get_running_loop().create_future()
+        return [b"failed"]
+
+    async with asyncio.timeout(5):
+        assert await Stage().ask("one", waits()) == "failed"
+    assert cancelled == ["other"]
+
+
+async def test_a_request_that_asks_for_what_was_cancelled_is_an_error_as_others() -> None:
+    turns, loop = Turns(Clock()), asyncio.get_running_loop()
+    gone: asyncio.Future[bytes] = loop.create_future()
+    gone.cancel()
+
+    async def waits() -> Parts:
+        return [await gone]
+
+    errors: list[Exception] = []
+
+    def ask() -> None:
+        try:
+            turns.begin("one", waits())
+        except ShuttingDown as error:
+            errors.append(error)
+
+    loop.call_soon(ask)
+    await asyncio.sleep(0)
+    assert errors
+
+
 async def test_several_may_wait_for_what_one_has_waited_for_before_it_had_a_task() -> None:
     stage = Stage()
     shared: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
@@ -269,3 +335,22 @@ async def test_a_request_that_has_begun_hears_that_its_connection_has_ended(
         asyncio.get_running_loop().call_soon(ask)
     async with asyncio.timeout(5):
         await heard
+
+
+async def test_an_answer_whose_connection_ended_before_it_waited_is_cleared_away() -> None:
+    turns, client = Turns(Clock()), Client()
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def later() -> Parts:
+        return [b"never"]
+
+    late = later()
+
+    async def first() -> Overlapping:
+        client.closed = True
+        return Overlapping(turns.after(done, "one", late))
+
+    client.requests.take(first())
+    async with asyncio.timeout(5):
+        while inspect.getcoroutinestate(late) != inspect.CORO_CLOSED:
+            await asyncio.sleep(0)

@@ -412,7 +412,7 @@ class _Committing(DelayedAnswer):
         return _answer_stored(self._appending)
 
     def cancel(self) -> None:
-        for (partition, *_), commit in zip(self._appending.waits, self._commits, strict=True):
+        for (partition, *_), commit in zip(self._appending.waits, self._commits, strict=False):
             partition.acknowledgements.leave(commit)
 
 

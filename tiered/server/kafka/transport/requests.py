@@ -45,7 +45,7 @@ class DelayedAnswer(ABC):
 
     @abstractmethod
     def cancel(self) -> None:
-        """The connection does not want the answer any more; `wake` is not called again."""
+        """The connection does not want the answer any more; `wake` is not called again. It may not have begun."""
 
 
 class Overlapping(NamedTuple):
@@ -258,7 +258,9 @@ class Requests:
             self._send_known()
         elif not self._client.closed:
             self._overlap(turn, answer)
-        elif not isinstance(answer.work, DelayedAnswer):
+        elif isinstance(answer.work, DelayedAnswer):
+            answer.work.cancel()
+        else:
             answer.work.close()
 
     def _send_known(self) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Coroutine, Generator, Hashable
 from functools import partial
 from typing import Any, NamedTuple, TypeVar, cast
 
+from tiered.errors import ShuttingDown
 from tiered.server.kafka.transport.outbox import Parts
 from tiered.server.kafka.transport.requests import DelayedAnswer, Overlapping
 
@@ -132,6 +133,8 @@ class Turns:
         except StopIteration as end:
             given: Given = end.value
             return given
+        except asyncio.CancelledError:  # Nobody cancels what has no task: something that it asked for was cancelled.
+            raise ShuttingDown("what a request waited for was cancelled") from None
         finally:
             _leave_task(loop, task)
         self._later_task = _LaterTask()
@@ -192,27 +195,34 @@ class Turns:
 class _LaterTask:
     """The task of work that computes before it has one, for what asks in which task it is, as time limits do."""
 
-    __slots__ = ("_is_cancelled", "_task")
+    __slots__ = ("_cancelled", "_task")
 
     def __init__(self) -> None:
         self._task: asyncio.Task[Any] | None = None
-        self._is_cancelled = False
+        self._cancelled = 0
+        """How often, before there was a task."""
 
     def is_now(self, task: asyncio.Task[Any] | None) -> None:
         """The work goes on in this one."""
         self._task = task
-        if self._is_cancelled and task is not None:
-            task.cancel()
+        if task is not None:
+            for _ in range(self._cancelled):
+                task.cancel()
+
+    def done(self) -> bool:
+        return self._task is not None and self._task.done()
 
     def cancelling(self) -> int:
-        return 0 if self._task is None else self._task.cancelling()
+        return self._cancelled if self._task is None else self._task.cancelling()
 
     def cancel(self, *_: Any) -> bool:
-        self._is_cancelled = True
-        return self._task is None or self._task.cancel()
+        if self._task is not None:
+            return self._task.cancel()
+        self._cancelled += 1
+        return True
 
     def uncancel(self) -> int:
-        return 0 if self._task is None else self._task.uncancel()
+        return self._cancelled if self._task is None else self._task.uncancel()
 
 
 class _HadFirstStep(NamedTuple):
