@@ -37,9 +37,9 @@ log = logging.getLogger(__name__)
 BACKLOG = 4096
 ACCEPTS_A_TURN = 16
 """About a millisecond. More would be accepted no sooner, and all others would wait for them."""
-# What the kernel takes of answers to a client that is so near: enough for 500 MB/s even then. By itself it takes 4 MiB,
-# and more than this on its way costs both sides CPU.
-NEAR_US = 1_000
+# What the kernel takes of answers to a client that is so near at its handshake, or less where `net.core.wmem_max` says
+# so: enough for 1 GB/s. By itself it takes 4 MiB, and more than this on its way costs both sides CPU.
+NEAR_US = 500
 NEAR_SEND_BUFFER_BYTES = 512 << 10
 # Large requests over slow lines get this much more time: 16 bytes a millisecond.
 SLOWEST_REQUEST_BYTES_A_MS = 16
