@@ -60,11 +60,16 @@ class Housekeeping:
     def _probe_stalls(self, due_s: float) -> None:
         """Measures on each beat how late the event loop wakes: the one number that tells whether something blocks it.
 
-        It is the first that is due, so that the work of the same beat does not count."""
-        loop, counters = asyncio.get_running_loop(), self._counters
+        It is the first that is due. The work of the same beat begins in the loop's next turn, and whoever comes after
+        that has waited for it."""
+        loop = asyncio.get_running_loop()
         now_s = loop.time()
-        counters.event_loop_stall_ms = max(0.0, (now_s - due_s) * 1000.0)
-        counters.event_loop_stalls.observe(counters.event_loop_stall_ms)
-        counters.event_loop_max_stall_ms = max(counters.event_loop_max_stall_ms, counters.event_loop_stall_ms)
+        loop.call_soon(loop.call_soon, self._note_stall, max(0.0, now_s - due_s), now_s)
         due_s = last_beat_s(now_s + STALL_PROBE_S)
         self._probe = loop.call_at(due_s, self._probe_stalls, due_s)
+
+    def _note_stall(self, late_s: float, since_s: float) -> None:
+        counters = self._counters
+        counters.event_loop_stall_ms = 1000.0 * max(late_s, asyncio.get_running_loop().time() - since_s)
+        counters.event_loop_stalls.observe(counters.event_loop_stall_ms)
+        counters.event_loop_max_stall_ms = max(counters.event_loop_max_stall_ms, counters.event_loop_stall_ms)

@@ -38,7 +38,7 @@ async def test_work_that_fails_is_told_once_and_ends_no_other(caplog: pytest.Log
     assert caplog.text.count("reports: works again") == 1
 
 
-def test_a_stall_is_as_long_as_a_beat_comes_late_and_the_work_of_a_beat_is_none() -> None:
+def test_a_stall_is_as_long_as_a_beat_comes_late_or_its_own_work_blocks() -> None:
     loop, counters = SimLoop(Random(0)), CountersState()
 
     def block(seconds: float) -> None:
@@ -52,7 +52,7 @@ def test_a_stall_is_as_long_as_a_beat_comes_late_and_the_work_of_a_beat_is_none(
             housekeeping = Housekeeping(counters=counters)
             housekeeping.start(group, [Tick(200, work, "work")])
             await asyncio.sleep(1.0)
-            assert counters.event_loop_max_stall_ms == 0
+            assert counters.event_loop_max_stall_ms == pytest.approx(50)
             loop.call_at(1.15, block, 0.35)
             await asyncio.sleep(1.0)
             await housekeeping.stop()
