@@ -79,6 +79,9 @@ class OffsetReader:
         finally:
             self._waiting.pop(question, None)
         if question.error is not None:
+            remembered = self._memory.answer(group_id, topic_ids)
+            if remembered is not None:  # SQL was asked before that was necessary.
+                return remembered
             raise type(question.error)(*question.error.args)
         return question.answer or await self._alone(group_id, topic_ids, limit)
 
