@@ -52,8 +52,8 @@ class PartitionRounds:
         """Rolls what is due, begins uploads, gives up replicas whose disk failed, flushes."""
         now_ms = self._context.clock.now_ms()
         if not self._agenda.is_empty(now_ms) or self._is_disk_due():
-            self._disk_looked_at_ms = self._context.clock.monotonic_ms()
             await self._context.disk.run(self._context.reserve.look)
+            self._disk_looked_at_ms = self._context.clock.monotonic_ms()
         taken = self._agenda.take(now_ms)
         partitions = [each for each in taken if self._topics.hosts(each)]
         try:
