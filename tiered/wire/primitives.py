@@ -229,7 +229,7 @@ def string_bytes(text: str | None, flexible: bool) -> bytes:
     return _pack_int16(len(encoded)) + encoded
 
 
-def tagged_field(tag: int, content: bytes) -> bytes:
+def tagged_field(tag: int, content: bytes | bytearray) -> bytes:
     """One tagged field with its tag and size."""
     return varint(tag) + varint(len(content)) + content
 
