@@ -9,9 +9,17 @@ from dataclasses import dataclass
 from io import FileIO
 
 
+class OpenFile(FileIO):
+    """A file that is closed, without a complaint, when the last reference goes: its owner's, or a slice's that a client
+    still reads."""
+
+    def __del__(self) -> None:
+        self.close()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileSlice:
-    """`length` bytes of `file` from `position`. The file is closed when its last slice is collected."""
+    """`length` bytes of `file` from `position`."""
 
     file: FileIO
     position: int

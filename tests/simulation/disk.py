@@ -14,7 +14,8 @@ from random import Random
 
 from tests.simulation.loop import Process
 from tests.support.unwritten_pages import UnwrittenPages
-from tiered.hot.file_system import Data, OpenFile, RealFileSystem
+from tiered.file_slice import OpenFile
+from tiered.hot.file_system import Data, RealFileSystem
 
 SECTOR_BYTES = 512
 

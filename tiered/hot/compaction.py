@@ -13,13 +13,14 @@ from hashlib import blake2b
 from typing import Final
 
 from tiered.errors import CorruptBatch, LogDirFailed
+from tiered.file_slice import OpenFile
 from tiered.formats.aborted_ranges import AbortedRange, AbortedRanges
 from tiered.formats.batch_filter import MAX_HOLE_OFFSETS, RawRecord, is_hole, keyed_records, the_hole
 from tiered.formats.offset_index import OffsetIndex
 from tiered.formats.record_batch import HEADER_BYTES, BatchHeader, read_header, verify_crc
 from tiered.formats.time_index import TimeIndex
 from tiered.hot.batch_walk import FAR_BLOCK_BYTES, BlockReader
-from tiered.hot.file_system import TEMPORARY_SUFFIX, FileSystem, OpenFile, write_all
+from tiered.hot.file_system import TEMPORARY_SUFFIX, FileSystem, write_all
 from tiered.hot.log import Log
 from tiered.hot.segment import LOG_SUFFIX, BatchTail, LogSegment
 from tiered.rules.segments import batch_compaction, compaction

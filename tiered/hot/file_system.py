@@ -14,6 +14,8 @@ from io import FileIO
 from pathlib import Path
 from typing import Protocol
 
+from tiered.file_slice import OpenFile
+
 TEMPORARY_SUFFIX = ".tmp"
 PREPARED_SUFFIX = ".prepared" + TEMPORARY_SUFFIX
 
@@ -22,13 +24,6 @@ Data = bytes | bytearray | memoryview
 _KEEP_SIZE = 1
 _fallocate = getattr(ctypes.CDLL(None, use_errno=True), "fallocate", None)
 """Python has only `posix_fallocate`: it changes the size, and writes zeros where the file system allocates nothing."""
-
-
-class OpenFile(FileIO):
-    """A file that is closed when the last reference goes: the log's own, or that of a slice a client still reads."""
-
-    def __del__(self) -> None:
-        self.close()
 
 
 class FileSystem(Protocol):

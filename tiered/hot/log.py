@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from tiered.errors import Corrupt, LogDirFailed, OffsetOutOfRange, ShuttingDown
-from tiered.file_slice import FileSlice
+from tiered.file_slice import FileSlice, OpenFile
 from tiered.formats.offset_index import OffsetIndex
 from tiered.formats.producer_snapshot import ProducerEntry, encode_producers
 from tiered.formats.record_batch import BatchHeader
 from tiered.formats.segment_object import AbortedIndexEntry
 from tiered.formats.time_index import TimeIndex
-from tiered.hot.file_system import FileSystem, OpenFile, write_all
+from tiered.hot.file_system import FileSystem, write_all
 from tiered.hot.flush import FlushState, producers_of
 from tiered.hot.lookup import Lookup
 from tiered.hot.recovery_report import Recovered, Recovery

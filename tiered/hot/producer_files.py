@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from tiered.errors import CorruptFile
+from tiered.file_slice import OpenFile
 from tiered.formats.control_record import MarkerType, TransactionMarker, read_marker
 from tiered.formats.producer_snapshot import ProducerEntry, decode_producers
 from tiered.formats.record_batch import BatchHeader
 from tiered.hot.batch_walk import FAR_BLOCK_BYTES, walk
-from tiered.hot.file_system import FileSystem, OpenFile, read_whole
+from tiered.hot.file_system import FileSystem, read_whole
 from tiered.hot.segment import LOG_SUFFIX, LogSegment
 from tiered.rules.partition import producer_state
 from tiered.rules.partition.open_transactions import OpenTransactions

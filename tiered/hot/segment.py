@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from io import FileIO
 
 from tiered.errors import CorruptBatch
+from tiered.file_slice import OpenFile
 from tiered.formats.offset_index import OffsetIndex
 from tiered.formats.record_batch import BatchHeader
 from tiered.formats.time_index import TimeIndex
 from tiered.formats.transaction_index import ENTRY_BYTES as TRANSACTION_ENTRY_BYTES
 from tiered.formats.transaction_index import TransactionIndex
 from tiered.hot.batch_walk import walk
-from tiered.hot.file_system import FileSystem, OpenFile
+from tiered.hot.file_system import FileSystem
 from tiered.hot.marks import SegmentMark
 from tiered.rules.partition.rolling import NEVER_MS, should_roll
 

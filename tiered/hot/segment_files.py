@@ -11,12 +11,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from tiered.errors import CorruptFile
+from tiered.file_slice import OpenFile
 from tiered.formats.offset_index import OffsetIndex
 from tiered.formats.segment_object import AbortedIndexEntry
 from tiered.formats.time_index import TimeIndex
 from tiered.formats.transaction_index import ENTRY_BYTES, TransactionIndex
 from tiered.hot.batch_walk import FAR_BLOCK_BYTES, walk
-from tiered.hot.file_system import FileSystem, OpenFile, read_whole, replace_file
+from tiered.hot.file_system import FileSystem, read_whole, replace_file
 from tiered.hot.marks import SegmentMark
 from tiered.hot.segment import (
     INDEX_SUFFIXES,

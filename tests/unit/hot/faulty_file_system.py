@@ -13,7 +13,8 @@ from io import FileIO
 from pathlib import Path
 
 from tests.support.unwritten_pages import UnwrittenPages
-from tiered.hot.file_system import Data, OpenFile, RealFileSystem
+from tiered.file_slice import OpenFile
+from tiered.hot.file_system import Data, RealFileSystem
 
 
 @dataclass

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tiered.file_slice import FileSlice
-from tiered.hot.file_system import OpenFile
+from tiered.file_slice import FileSlice, OpenFile
 from tiered.hot.resident import is_resident, make_resident
 
 

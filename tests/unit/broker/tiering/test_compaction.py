@@ -13,8 +13,9 @@ from tests.unit.broker.tiering.tiers import SEGMENTS, Tiers, tiers
 from tiered.broker.context import BrokerContext
 from tiered.broker.partitions.partition import Partition
 from tiered.broker.tiering.compaction import REST_MS, CompactionRounds
+from tiered.file_slice import OpenFile
 from tiered.formats import record_batch
-from tiered.hot.file_system import OpenFile, RealFileSystem
+from tiered.hot.file_system import RealFileSystem
 from tiered.ids import InSyncReplica
 
 COMPACT = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "delete.retention.ms": "0"}
