@@ -101,6 +101,15 @@ def test_a_range_fills_the_buffer_that_it_is_read_into_and_nothing_beside_it(sto
     assert buffer[:2] == data[-1:] + b"."
 
 
+def test_a_range_comes_with_the_objects_file_where_it_is_one(store: ObjectStore) -> None:
+    data = os.urandom(1_000_000)
+    store.put("a/k", data)
+    file = store.read_into("a/k", 12_345, memoryview(bytearray(10)))
+    assert (file is not None) == store.url.startswith("file:")
+    if file is not None:
+        assert Path(str(file.name)).read_bytes() == os.pread(file.fileno(), 2_000_000, 0) == data
+
+
 def test_empty_object_is_an_object(store: ObjectStore) -> None:
     assert store.put("empty", b"").size_bytes == 0
     assert store.get("empty", max_bytes=0)[0] == b""

@@ -15,6 +15,7 @@ from pathlib import Path
 from tiered.cold.object_store import BLOCK_BYTES, ObjectInfo, StoreCapabilities, check_key, read_joined
 from tiered.cold.upload_deadline import UploadDeadline
 from tiered.errors import CorruptObject, Invalid, InvalidConfig, LostRace, ObjectExists, ObjectMissing, StoreUnavailable
+from tiered.file_slice import OpenFile
 from tiered.runtime import SystemClock, new_uuid
 
 # No key may contain "~" (see check_key), so these names never collide with one.
@@ -97,13 +98,15 @@ class LocalStore:
         _require_length(key, start, len(data), length)
         return data
 
-    def read_into(self, key: str, start: int, buffer: memoryview) -> None:
+    def read_into(self, key: str, start: int, buffer: memoryview) -> OpenFile | None:
         assert start >= 0
-        with self._opened(key) as fd:
+        with _disk_errors(key):
+            file = self._file(key)
             done = 0
-            while done < len(buffer) and (count := os.preadv(fd, (buffer[done:],), start + done)):
+            while done < len(buffer) and (count := os.preadv(file.fileno(), (buffer[done:],), start + done)):
                 done += count
         _require_length(key, start, done, len(buffer))
+        return file
 
     def head(self, key: str) -> ObjectInfo | None:
         path = self._path(key)
@@ -255,17 +258,16 @@ class LocalStore:
 
     @contextmanager
     def _opened(self, key: str) -> Iterator[int]:
+        with _disk_errors(key), self._file(key) as file:
+            yield file.fileno()
+
+    def _file(self, key: str) -> OpenFile:
         path = self._path(key)
-        with _disk_errors(key):
-            try:
-                fd = _open_file(path)
-            except _ABSENT as error:
-                self._require_root()
-                raise ObjectMissing(f"no object {key} in {self.url}") from error
-            try:
-                yield fd
-            finally:
-                os.close(fd)
+        try:
+            return OpenFile(str(path), opener=lambda _, __: _open_file(path))
+        except _ABSENT as error:
+            self._require_root()
+            raise ObjectMissing(f"no object {key} in {self.url}") from error
 
     def _info(self, path: Path) -> ObjectInfo:
         fd = _open_file(path)

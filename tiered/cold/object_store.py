@@ -13,6 +13,7 @@ from typing import Protocol
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from tiered.errors import CorruptFile, Invalid, InvalidConfig
+from tiered.file_slice import OpenFile
 
 BLOCK_BYTES = 1 << 20
 LIST_KEYS = 1000
@@ -84,9 +85,12 @@ class ObjectStore(Protocol):
         """Exactly `length` (> 0) bytes from position `start`. Raises `ObjectMissing`, and `CorruptObject` when the
         object ends before."""
 
-    def read_into(self, key: str, start: int, buffer: memoryview) -> None:
+    def read_into(self, key: str, start: int, buffer: memoryview) -> OpenFile | None:
         """Fills `buffer` from position `start`, and raises as `get_range` does: then anything may be in it. For many
-        large ranges, one after the other: memory that was used before costs less than fresh memory."""
+        large ranges, one after the other: memory that was used before costs less than fresh memory.
+
+        Answers with the object's file, where it is one; its name is its path.
+        """
 
     def head(self, key: str) -> ObjectInfo | None:
         """The description of the object under `key`, or None."""

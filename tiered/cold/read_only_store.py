@@ -13,6 +13,7 @@ from typing import NoReturn, TypeVar
 
 from tiered.cold.object_store import ObjectInfo, ObjectStore, StoreCapabilities
 from tiered.errors import ShuttingDown, StoreUnavailable
+from tiered.file_slice import OpenFile
 from tiered.runtime import jittered_backoff_ms
 
 T = TypeVar("T")
@@ -42,8 +43,8 @@ class ReadOnlyStore:
     def get_range(self, key: str, start: int, length: int) -> bytes:
         return self._store.get_range(key, start, length)
 
-    def read_into(self, key: str, start: int, buffer: memoryview) -> None:
-        self._store.read_into(key, start, buffer)
+    def read_into(self, key: str, start: int, buffer: memoryview) -> OpenFile | None:
+        return self._store.read_into(key, start, buffer)
 
     def head(self, key: str) -> ObjectInfo | None:
         return self._store.head(key)
@@ -99,8 +100,8 @@ class PatientStore(ReadOnlyStore):
     def get_range(self, key: str, start: int, length: int) -> bytes:
         return self._patiently(lambda: self._store.get_range(key, start, length))
 
-    def read_into(self, key: str, start: int, buffer: memoryview) -> None:
-        self._patiently(lambda: self._store.read_into(key, start, buffer))
+    def read_into(self, key: str, start: int, buffer: memoryview) -> OpenFile | None:
+        return self._patiently(lambda: self._store.read_into(key, start, buffer))
 
     def head(self, key: str) -> ObjectInfo | None:
         return self._patiently(lambda: self._store.head(key))

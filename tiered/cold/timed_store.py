@@ -11,6 +11,7 @@ from typing import TypeVar
 from tiered.cold.object_store import ObjectInfo, ObjectStore, StoreCapabilities
 from tiered.cold.request_counts import PriceClass, RequestCounts
 from tiered.errors import StoreUnavailable
+from tiered.file_slice import OpenFile
 from tiered.metrics import CallTimes
 from tiered.runtime import Clock
 
@@ -75,8 +76,8 @@ class TimedStore:
     def get_range(self, key: str, start: int, length: int) -> bytes:
         return self._timed("get_range", lambda: self._store.get_range(key, start, length))
 
-    def read_into(self, key: str, start: int, buffer: memoryview) -> None:
-        self._timed("get_range", lambda: self._store.read_into(key, start, buffer))
+    def read_into(self, key: str, start: int, buffer: memoryview) -> OpenFile | None:
+        return self._timed("get_range", lambda: self._store.read_into(key, start, buffer))
 
     def head(self, key: str) -> ObjectInfo | None:
         return self._timed("head", lambda: self._store.head(key))

@@ -9,7 +9,7 @@ from tests.unit.cold.stored_segments import StoredSegment, place_of
 from tiered.cold.chunks.cache import ChunkCache
 from tiered.cold.chunks.reader import ColdReader
 from tiered.cold.local import LocalStore
-from tiered.file_slice import FileSlice
+from tiered.file_slice import FileSlice, OpenFile
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.rules.pacing.read_ahead import ReadAheadLimits
 from tiered.runtime import BlockingPool
@@ -18,7 +18,10 @@ NO_READ_AHEAD = ReadAheadLimits(request_bytes=0, ahead_bytes=0)
 
 
 class WatchedStore(LocalStore):
-    """Notes what is asked for. `gate` holds answers back; `flip_next` damages one of them on its way."""
+    """Notes what is asked for. `gate` holds answers back; `flip_next` damages one of them on its way. As a store
+    elsewhere is, its objects are no files for readers, but where `is_in_place`."""
+
+    is_in_place = False
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
@@ -32,13 +35,14 @@ class WatchedStore(LocalStore):
         self.read_into(key, start, memoryview(data))
         return bytes(data)
 
-    def read_into(self, key: str, start: int, buffer: memoryview) -> None:
+    def read_into(self, key: str, start: int, buffer: memoryview) -> OpenFile | None:
         self.ranges.append((key, start, len(buffer)))
         assert self.gate.wait(30)
-        super().read_into(key, start, buffer)
+        file = super().read_into(key, start, buffer)
         if self.flip_next is not None:
             buffer[self.flip_next] ^= 0x10
             self.flip_next = None
+        return file if self.is_in_place else None
 
 
 def run_with(reader: ColdReader, pool: BlockingPool, test: Callable[[], Awaitable[None]]) -> None:
@@ -60,13 +64,19 @@ class Lab:
     """A reader over a local store in a temporary folder."""
 
     def __init__(
-        self, directory: Path, *, read_ahead: ReadAheadLimits = NO_READ_AHEAD, open_tail_bytes: int = 1 << 20
+        self,
+        directory: Path,
+        *,
+        cache_directory: Path | None = None,
+        cache_bytes: int = 1 << 20,
+        read_ahead: ReadAheadLimits = NO_READ_AHEAD,
+        open_tail_bytes: int = 1 << 20,
     ) -> None:
         (directory / "objects").mkdir(parents=True)
         self.directory = directory
         self.store = WatchedStore(directory / "objects")
         self._pool = BlockingPool("download", threads=4)
-        self.cache = ChunkCache(directory / "cache", max_bytes=1 << 20, pool=self._pool)
+        self.cache = ChunkCache(cache_directory or directory / "cache", max_bytes=cache_bytes, pool=self._pool)
         self.reader = ColdReader(
             self.store,
             self.cache,

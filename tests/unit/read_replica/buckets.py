@@ -11,6 +11,7 @@ from tests.unit.cold.verified_store import RECORDS, VerifiedStore
 from tiered.cold.local import LocalStore
 from tiered.cold.read_only_store import ReadOnlyStore
 from tiered.errors import StoreUnavailable
+from tiered.file_slice import OpenFile
 from tiered.formats import object_key
 from tiered.read_replica.bucket_topics import BucketPartition, BucketTopics
 
@@ -33,9 +34,9 @@ class Bucket(LocalStore):
         self._require_there(key)
         return super().get_range(key, start, length)
 
-    def read_into(self, key: str, start: int, buffer: memoryview) -> None:
+    def read_into(self, key: str, start: int, buffer: memoryview) -> OpenFile | None:
         self._require_there(key)
-        super().read_into(key, start, buffer)
+        return super().read_into(key, start, buffer)
 
     def head(self, key: str) -> Any:
         self._require_there(key)

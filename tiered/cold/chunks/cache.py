@@ -1,6 +1,7 @@
 """Verified chunks of cold segments on the local disk: one cache for all readers of a broker.
 
-Owns its folder, which is wiped at start: this process verified every chunk in it. Loads are shared and end in the cache
+Owns its folder, which is wiped at start: this process verified every chunk in it; and it knows of the chunks that it
+verified in the objects' own files, where those are on the same disk (ADR 0027). Loads are shared and end in the cache
 even if their readers go away (T7); one load may bring several neighbouring chunks, each with an outcome of its own,
 which stay and go together. Must never hold more bytes than it may, never keep a chunk whose load failed, and never do
 disk work on the event loop but open a file (`files` does the rest in threads).
@@ -9,8 +10,10 @@ disk work on the event loop but open a file (`files` does the rest in threads).
 import asyncio
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from io import FileIO
+from itertools import groupby
 from pathlib import Path
 from typing import TypeAlias
 from uuid import UUID
@@ -28,8 +31,8 @@ HELD_BACK_REQUEST_BYTES = 2 << 20
 ChunkKey: TypeAlias = tuple[UUID, int]
 """The object and the index of the chunk in it."""
 
-Loaded: TypeAlias = bytes | memoryview | Exception
-"""A chunk that was verified, or why there is none."""
+Loaded: TypeAlias = bytes | memoryview | FileSlice | Exception
+"""A chunk that was verified, in memory or in the object's own file, or why there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,11 +55,17 @@ class ChunkRun:
 
 @dataclass(slots=True, eq=False)
 class _Kept:
-    """A file of the cache: position and length of each chunk in it."""
+    """Chunks that lie in one file, with the position and length of each: a file of the cache, or, with a stamp, the
+    object's own."""
 
     path: str
+    stamp: files.Stamp | None = None
     size_bytes: int = 0
     places: dict[ChunkKey, tuple[int, int]] = field(default_factory=dict)
+
+    def add(self, key: ChunkKey, position: int, length: int) -> None:
+        self.places[key] = position, length
+        self.size_bytes += length
 
 
 @dataclass(slots=True)
@@ -92,7 +101,7 @@ class ChunkCache:
         max_bytes_in_flight: int = 64 << 20,
         loads_at_once: int = 8,
     ) -> None:
-        self._directory = directory
+        self.directory = directory
         self._prefix = f"{directory}{os.sep}"
         self._max_bytes = max_bytes
         self._pool = pool
@@ -112,7 +121,7 @@ class ChunkCache:
 
     async def start(self, tasks: asyncio.TaskGroup) -> None:
         """Empties the folder. Loads run as tasks of `tasks` until `stop`."""
-        await self._pool.run(files.wiped, self._directory)
+        await self._pool.run(files.wiped, self.directory)
         self._flights.start(tasks)
 
     async def stop(self) -> None:
@@ -226,7 +235,7 @@ class ChunkCache:
         try:
             # Opened anew for each read. A shared one, found through a weak reference, may be closing in another
             # thread at that moment: a file that nobody holds lets go of the interpreter while it closes.
-            file = files.opened(kept.path)
+            file = files.opened(kept.path, kept.stamp)
         except OSError:
             # Somebody cleaned up behind our back: load it again.
             self._forget(kept)
@@ -258,57 +267,76 @@ class ChunkCache:
     async def _keep(
         self, keys: Sequence[ChunkKey], lengths: Sequence[int], loaded: Sequence[Loaded]
     ) -> Sequence[FileSlice | Exception]:
-        """Each chunk in an open file: one of the cache, or a nameless one where the cache has no room for it."""
-        there = [key for key, data in zip(keys, loaded, strict=True) if not isinstance(data, Exception)]
-        if not there:
-            return [each for each in loaded if isinstance(each, Exception)]
-        # Named for a chunk that is in it: one that failed is loaded again, and its file would take this one's place.
-        kept = _Kept(self._path(there[0]))
-        pieces: list[bytes | memoryview] = []
-        for key, length, data in zip(keys, lengths, loaded, strict=True):
-            if isinstance(data, Exception):
+        """Each chunk in an open file: the object's own, one of the cache, or a nameless one where that has no room."""
+        in_memory: dict[ChunkKey, bytes | memoryview] = {}
+        in_place: dict[ChunkKey, FileSlice] = {}
+        for key, length, chunk in zip(keys, lengths, loaded, strict=True):
+            if isinstance(chunk, Exception):
                 continue
-            assert len(data) == length, "a load answered with another length than announced"
-            kept.places[key] = (kept.size_bytes, length)
-            kept.size_bytes += length
-            pieces.append(data)
-        self.state.loaded_bytes += kept.size_bytes
-        file = await self._written(kept, pieces)
-        return [
-            data if isinstance(data, Exception) else FileSlice(file=file, position=kept.places[key][0], length=length)
-            for key, length, data in zip(keys, lengths, loaded, strict=True)
-        ]
+            if isinstance(chunk, FileSlice):
+                in_place[key] = chunk
+            else:
+                assert len(chunk) == length, "a load answered with another length than announced"
+                in_memory[key] = chunk
+            self.state.loaded_bytes += length
+        for file, parts in groupby(in_place.items(), lambda item: item[1].file):
+            await self._left_in_place(file, dict(parts))
+        slices = in_place | (await self._written(in_memory) if in_memory else {})
+        return [each if isinstance(each, Exception) else slices[key] for key, each in zip(keys, loaded, strict=True)]
 
-    async def _written(self, kept: _Kept, pieces: Sequence[bytes | memoryview]) -> files.ChunkFile:
-        """The file; one that the next reader finds, unless the disk or the cache has no room for it."""
-        victims = self._make_room(kept.size_bytes)
-        # Without room it is larger than the cache, or others are just written into all of it.
-        is_wanted = self.state.held_bytes + kept.size_bytes <= self._max_bytes
-        if is_wanted:
-            self.state.held_bytes += kept.size_bytes
+    async def _written(self, chunks: Mapping[ChunkKey, bytes | memoryview]) -> dict[ChunkKey, FileSlice]:
+        """The chunks in one file, which the next reader finds unless the disk or the cache has no room for it."""
+        # Named for a chunk that is in it: one that failed is loaded again, and its file would take this one's place.
+        kept = _Kept(self._path(next(iter(chunks))))
+        for key, data in chunks.items():
+            kept.add(key, kept.size_bytes, len(data))
+        victims, is_wanted = self._make_room(kept.size_bytes)
         is_held = False
         try:
-            file = await self._writing.run(files.written, victims, kept.path if is_wanted else None, pieces)
+            path = kept.path if is_wanted else None
+            file = await self._writing.run(files.written, victims, path, list(chunks.values()))
             is_held = file.is_named
         finally:
             if is_wanted and not is_held:
                 self.state.held_bytes -= kept.size_bytes
+        self._settle(kept, is_held=is_held)
+        return {
+            key: FileSlice(file=file, position=position, length=length)
+            for key, (position, length) in kept.places.items()
+        }
+
+    async def _left_in_place(self, file: FileIO, chunks: Mapping[ChunkKey, FileSlice]) -> None:
+        """Notes where they are, which is where the next reader finds them; the cache has no copy."""
+        kept = _Kept(str(file.name), files.stamp_of(file))
+        for key, part in chunks.items():
+            kept.add(key, part.position, part.length)
+        victims, is_wanted = self._make_room(kept.size_bytes)
+        self._settle(kept, is_held=is_wanted)
+        if victims:
+            await self._writing.run(files.removed, victims)
+
+    def _settle(self, kept: _Kept, *, is_held: bool) -> None:
         if is_held:
             self._files[kept] = None
             self._held.update(dict.fromkeys(kept.places, kept))
         else:
-            self.state.uncached += len(pieces)
-        return file
+            self.state.uncached += len(kept.places)
 
-    def _make_room(self, length: int) -> list[str]:
-        """Forgets the least recently used until there is room; their files, which are still to be removed."""
+    def _make_room(self, length: int) -> tuple[list[str], bool]:
+        """Forgets the least recently used until there is room, and takes it; their files, which are still to be
+        removed, and whether there is room. Without it `length` is more than the cache, or others are just written into
+        all of it."""
         victims: list[str] = []
         while self.state.held_bytes + length > self._max_bytes and self._files:
             victim = next(iter(self._files))
             self._forget(victim)
             self.state.evictions += len(victim.places)
-            victims.append(victim.path)
-        return victims
+            if victim.stamp is None:
+                victims.append(victim.path)
+        is_wanted = self.state.held_bytes + length <= self._max_bytes
+        if is_wanted:
+            self.state.held_bytes += length
+        return victims, is_wanted
 
     def _forget(self, kept: _Kept) -> None:
         del self._files[kept]

@@ -13,27 +13,46 @@ from collections.abc import Sequence
 from contextlib import suppress
 from io import FileIO
 from pathlib import Path
+from typing import TypeAlias
 
 from tiered.errors import StoreUnavailable
+from tiered.file_slice import OpenFile
 
 log = logging.getLogger(__name__)
 
 FINISHED, _UNFINISHED = ".chunk", ".unfinished"
 
 
-class ChunkFile(FileIO):
-    """A file that is closed, without a complaint, when the last slice of it goes."""
+class ChunkFile(OpenFile):
+    """A file that this module has written."""
 
     is_named = False
     """It is one of the cache's, which the next reader finds by its name."""
 
-    def __del__(self) -> None:
-        self.close()
+
+Stamp: TypeAlias = tuple[int, int, int]
+"""Inode, size in bytes and time of the last write: another one where a file's content is another."""
 
 
-def opened(path: str) -> ChunkFile:
-    """The file that `written` named so. Raises OSError when it is gone."""
-    return ChunkFile(path + FINISHED)
+def stamp_of(file: FileIO) -> Stamp:
+    found = os.fstat(file.fileno())
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def opened(path: str, stamp: Stamp | None) -> OpenFile:
+    """The file that `written` named so; with a stamp the object's own. Raises OSError when it is gone, or another."""
+    if stamp is None:
+        return ChunkFile(path + FINISHED)
+    # Not waiting for a writer, if somebody has put a pipe there: the event loop opens it.
+    file = OpenFile(path, opener=lambda name, _: os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
+    if stamp_of(file) != stamp:
+        raise FileNotFoundError(f"{path} is not the file that was verified")
+    return file
+
+
+def are_together(file: FileIO, directory: Path) -> bool:
+    """True when both are on one disk."""
+    return os.fstat(file.fileno()).st_dev == directory.stat().st_dev
 
 
 def wiped(directory: Path) -> None:
@@ -47,16 +66,17 @@ def wiped(directory: Path) -> None:
 def written(victims: Sequence[str], path: str | None, pieces: Sequence[bytes | memoryview]) -> ChunkFile:
     """The pieces in a file, after the victims are gone; without a path, or where the disk does not take them, in a
     nameless one. Raises StoreUnavailable when there is no room for that either."""
-    for victim in victims:
-        _remove(victim)
+    removed(victims)
     return _nameless(pieces) if path is None else _named(path, pieces)
 
 
-def _remove(path: str) -> None:
-    try:
-        Path(path + FINISHED).unlink(missing_ok=True)
-    except OSError as error:
-        log.warning("an evicted chunk could not be removed before the next start: %s", error.strerror)
+def removed(victims: Sequence[str]) -> None:
+    """Removes the files that `written` named so."""
+    for victim in victims:
+        try:
+            Path(victim + FINISHED).unlink(missing_ok=True)
+        except OSError as error:
+            log.warning("an evicted chunk could not be removed before the next start: %s", error.strerror)
 
 
 def _named(path: str, pieces: Sequence[bytes | memoryview]) -> ChunkFile:

@@ -7,11 +7,14 @@ Must never answer with bytes that fail a check (T8), and never let one bad chunk
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TypeVar
 
 from tiered.cold.chunks.cache import Loaded
+from tiered.cold.chunks.files import are_together
 from tiered.cold.object_store import ObjectStore
 from tiered.errors import Corrupt, CorruptObject, ObjectMissing, TieredError
+from tiered.file_slice import FileSlice, OpenFile
 from tiered.formats.chunk_table import ChunkRow
 from tiered.formats.segment_check import ExpectedSegment, accepted_chunk
 
@@ -40,8 +43,9 @@ def named(place: ExpectedSegment, error: Corrupt) -> Corrupt:
 class ChunkLoads:
     """Loads from `store` for several threads, and counts in `state`."""
 
-    def __init__(self, store: ObjectStore, state: ChecksState) -> None:
+    def __init__(self, store: ObjectStore, state: ChecksState, cache_directory: Path) -> None:
         self._store = store
+        self._cache_directory = cache_directory
         self.state = state
 
     def load(self, place: ExpectedSegment, rows: Sequence[ChunkRow], buffer: memoryview) -> Sequence[Loaded]:
@@ -55,13 +59,13 @@ class ChunkLoads:
         if len(rows) == 1:
             return (self._alone(place, *chunks[0]),)
         try:
-            self._store.read_into(place.segment.object_key, start, buffer)
+            file = self._read(place, start, buffer)
         except ObjectMissing as error:
             self.state.missing += 1
             raise named(place, error) from error
         except Corrupt:
             return [self._outcome(place, *chunk) for chunk in chunks]  # Truncated: what stands before the cut is whole.
-        return [self._of(place, *chunk) for chunk in chunks]
+        return [self._of(place, *chunk, file) for chunk in chunks]
 
     def checked(self, place: ExpectedSegment, load: Callable[[], T]) -> T:
         """What `load` answers with. A failed check is tried once more, because the way here may be at fault and
@@ -74,7 +78,7 @@ class ChunkLoads:
         except Corrupt:
             return self._second(place, load)
 
-    def _of(self, place: ExpectedSegment, row: ChunkRow, data: memoryview) -> Loaded:
+    def _of(self, place: ExpectedSegment, row: ChunkRow, data: memoryview, file: OpenFile | None) -> Loaded:
         """The chunk that came with its neighbours, or what came of asking for it alone."""
         try:
             accepted_chunk(row, data)
@@ -83,7 +87,7 @@ class ChunkLoads:
                 return self._second(place, partial(self._load_chunk, place, row, data))
             except TieredError as error:
                 return error
-        return data
+        return _chunk(row, data, file)
 
     def _outcome(self, place: ExpectedSegment, row: ChunkRow, buffer: memoryview) -> Loaded:
         try:
@@ -91,13 +95,19 @@ class ChunkLoads:
         except TieredError as error:
             return error
 
-    def _alone(self, place: ExpectedSegment, row: ChunkRow, buffer: memoryview) -> memoryview:
+    def _alone(self, place: ExpectedSegment, row: ChunkRow, buffer: memoryview) -> Loaded:
         return self.checked(place, partial(self._load_chunk, place, row, buffer))
 
-    def _load_chunk(self, place: ExpectedSegment, row: ChunkRow, buffer: memoryview) -> memoryview:
-        self._store.read_into(place.segment.object_key, row.position, buffer)
+    def _load_chunk(self, place: ExpectedSegment, row: ChunkRow, buffer: memoryview) -> Loaded:
+        file = self._read(place, row.position, buffer)
         accepted_chunk(row, buffer)
-        return buffer
+        return _chunk(row, buffer, file)
+
+    def _read(self, place: ExpectedSegment, position: int, buffer: memoryview) -> OpenFile | None:
+        """The object's file where it can be served in place: on the disk where the cache would have a copy. Another one
+        may be on a network, for which the event loop must not wait."""
+        file = self._store.read_into(place.segment.object_key, position, buffer)
+        return file if file is not None and are_together(file, self._cache_directory) else None
 
     def _second(self, place: ExpectedSegment, load: Callable[[], T]) -> T:
         try:
@@ -107,3 +117,7 @@ class ChunkLoads:
             raise named(place, error) from error
         self.state.refetched += 1
         return loaded
+
+
+def _chunk(row: ChunkRow, data: memoryview, file: OpenFile | None) -> memoryview | FileSlice:
+    return data if file is None else FileSlice(file=file, position=row.position, length=row.length)

@@ -80,7 +80,7 @@ class ColdReader:
         self._tails_bytes = 0
         self._readers = SequentialReaders(read_ahead)
         self.state = ColdReaderState()
-        self._loads = ChunkLoads(store, self.state)
+        self._loads = ChunkLoads(store, self.state, cache.directory)
 
     @property
     def cache_state(self) -> ChunkCacheState:

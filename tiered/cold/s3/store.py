@@ -199,6 +199,7 @@ class S3Store:
         return self._ranged(key, start, length, lambda body: self._read_body(body, length))
 
     def read_into(self, key: str, start: int, buffer: memoryview) -> None:
+        """The object is no file here."""
         self._ranged(key, start, len(buffer), lambda body: self._read_body_into(body, buffer))
 
     def _ranged(self, key: str, start: int, length: int, read_body: Callable[[Any], T]) -> T:

@@ -96,7 +96,7 @@ _OF_CACHE = (
     counter("tiered_cache_loaded_bytes_total", "Bytes of chunks loaded from the store.", "loaded_bytes"),
     counter("tiered_cache_evictions_total", "Chunks that made room for others.", "evictions"),
     counter("tiered_cache_load_failures_total", "Chunks that could not be loaded.", "failures"),
-    gauge("tiered_cache_bytes", "Disk that cached chunks take.", "held_bytes"),
+    gauge("tiered_cache_bytes", "Chunks at hand: the disk of the cache, or of a folder served in place.", "held_bytes"),
 )
 _OF_STORE = (
     histogram(
