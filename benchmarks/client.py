@@ -135,7 +135,8 @@ def consume(
             "fetch.max.bytes": 50 << 20,
             "max.partition.fetch.bytes": 8 << 20,
             "queued.max.messages.kbytes": 1 << 20,
-            "queued.min.messages": 1_000_000,
+            # As many as librdkafka allows: at the bound it asks for nothing for a second.
+            "queued.min.messages": 10_000_000,
             "enable.metrics.push": False,
         }
     )
