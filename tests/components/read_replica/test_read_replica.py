@@ -233,12 +233,14 @@ def test_without_the_store_the_view_stays_and_its_age_grows(replica: ReplicaThre
     assert topics(replica) == {TOPIC: PARTITION + 1}
     assert offset_at(replica, LATEST) == (NONE, 3 * RECORDS, -1)
     assert fetch_code(replica, 2 * RECORDS) == STORAGE_ERROR
-    for _ in range(100):  # What was read ahead before may have its answer only now, and is the newest one then.
-        health = replica.ask("/readyz")[1]
-        if health["store_away"]:
-            break
+    health = replica.ask("/readyz")[1]
+    looks = 0
+    while not health["store_away"] and looks < 100:
+        # What was read ahead before the store went away had its answer only now, and that is the newest one.
         with pytest.raises(StoreUnavailable):
             replica.look()
+        looks += 1
+        health = replica.ask("/readyz")[1]
     assert health["store_away"]
     time.sleep(0.05)
     assert replica.ask("/readyz")[1]["view_age_ms"] >= health["view_age_ms"] + 50

@@ -21,7 +21,7 @@ def lab(tmp_path: Path) -> Lab:
 
 
 @pytest.fixture
-def other_disk() -> Iterator[Path]:
+def folder_in_memory() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(dir="/dev/shm") as name:
         yield Path(name)
 
@@ -124,8 +124,8 @@ def test_a_chunk_damaged_on_its_way_is_served_from_the_file_that_was_read_again(
     lab.run(test)
 
 
-def test_a_folder_on_another_disk_is_copied_into_the_cache(tmp_path: Path, other_disk: Path) -> None:
-    lab = in_place(Lab(tmp_path, cache_directory=other_disk / "cache"))
+def test_a_folder_on_another_disk_is_copied_into_the_cache(folder_on_disk: Path, folder_in_memory: Path) -> None:
+    lab = in_place(Lab(folder_on_disk, cache_directory=folder_in_memory / "cache"))
     stored = stored_in(lab)
 
     async def test() -> None:
