@@ -9,13 +9,12 @@ import hashlib
 import os
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from tiered.cold.object_store import BLOCK_BYTES, ObjectInfo, StoreCapabilities, check_key, read_joined
+from tiered.cold.object_store import BLOCK_BYTES, ObjectFile, ObjectInfo, StoreCapabilities, check_key, read_joined
 from tiered.cold.upload_deadline import UploadDeadline
 from tiered.errors import CorruptObject, Invalid, InvalidConfig, LostRace, ObjectExists, ObjectMissing, StoreUnavailable
-from tiered.file_slice import OpenFile
 from tiered.runtime import SystemClock, new_uuid
 
 # No key may contain "~" (see check_key), so these names never collide with one.
@@ -98,14 +97,15 @@ class LocalStore:
         _require_length(key, start, len(data), length)
         return data
 
-    def read_into(self, key: str, start: int, buffer: memoryview) -> OpenFile | None:
+    def read_into(self, key: str, start: int, buffer: memoryview) -> ObjectFile | None:
         assert start >= 0
-        with _disk_errors(key):
-            file = self._file(key)
+        with _disk_errors(key), ExitStack() as on_failure:
+            file = on_failure.enter_context(self._file(key))
             done = 0
             while done < len(buffer) and (count := os.preadv(file.fileno(), (buffer[done:],), start + done)):
                 done += count
-        _require_length(key, start, done, len(buffer))
+            _require_length(key, start, done, len(buffer))
+            on_failure.pop_all()
         return file
 
     def head(self, key: str) -> ObjectInfo | None:
@@ -261,10 +261,10 @@ class LocalStore:
         with _disk_errors(key), self._file(key) as file:
             yield file.fileno()
 
-    def _file(self, key: str) -> OpenFile:
+    def _file(self, key: str) -> ObjectFile:
         path = self._path(key)
         try:
-            return OpenFile(str(path), opener=lambda _, __: _open_file(path))
+            return ObjectFile(str(path), lambda _, __: _open_file(path))
         except _ABSENT as error:
             self._require_root()
             raise ObjectMissing(f"no object {key} in {self.url}") from error

@@ -4,6 +4,7 @@ Owns the protocol, its values and the parsing of store URLs. Must never import b
 folder does not pay for it) and never hold or print a credential.
 """
 
+import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -49,6 +50,17 @@ class StoreCapabilities:
     checksum_verified: bool
 
 
+class ObjectFile(OpenFile):
+    """An object that is a file on this machine; its `name` is its path. Raises OSError."""
+
+    def __init__(self, path: str, opener: Callable[[str, int], int]) -> None:
+        super().__init__(path, opener=opener)
+        found = os.fstat(self.fileno())
+        self.stamp = (found.st_ino, found.st_size, found.st_ctime_ns)
+        """As it was when it was opened: another one once somebody has written to it, or put another file in its place.
+        Not the time of its last write, which a copy can be given."""
+
+
 class ObjectStore(Protocol):
     """Whole objects by key, in one bucket below one prefix. Every call blocks: run it on a thread.
 
@@ -85,11 +97,11 @@ class ObjectStore(Protocol):
         """Exactly `length` (> 0) bytes from position `start`. Raises `ObjectMissing`, and `CorruptObject` when the
         object ends before."""
 
-    def read_into(self, key: str, start: int, buffer: memoryview) -> OpenFile | None:
+    def read_into(self, key: str, start: int, buffer: memoryview) -> ObjectFile | None:
         """Fills `buffer` from position `start`, and raises as `get_range` does: then anything may be in it. For many
         large ranges, one after the other: memory that was used before costs less than fresh memory.
 
-        Answers with the object's file, where it is one; its name is its path.
+        Answers with the object's file, where it is one.
         """
 
     def head(self, key: str) -> ObjectInfo | None:

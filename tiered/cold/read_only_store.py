@@ -11,9 +11,8 @@ import threading
 from collections.abc import Callable
 from typing import NoReturn, TypeVar
 
-from tiered.cold.object_store import ObjectInfo, ObjectStore, StoreCapabilities
+from tiered.cold.object_store import ObjectFile, ObjectInfo, ObjectStore, StoreCapabilities
 from tiered.errors import ShuttingDown, StoreUnavailable
-from tiered.file_slice import OpenFile
 from tiered.runtime import jittered_backoff_ms
 
 T = TypeVar("T")
@@ -43,7 +42,7 @@ class ReadOnlyStore:
     def get_range(self, key: str, start: int, length: int) -> bytes:
         return self._store.get_range(key, start, length)
 
-    def read_into(self, key: str, start: int, buffer: memoryview) -> OpenFile | None:
+    def read_into(self, key: str, start: int, buffer: memoryview) -> ObjectFile | None:
         return self._store.read_into(key, start, buffer)
 
     def head(self, key: str) -> ObjectInfo | None:
@@ -100,7 +99,7 @@ class PatientStore(ReadOnlyStore):
     def get_range(self, key: str, start: int, length: int) -> bytes:
         return self._patiently(lambda: self._store.get_range(key, start, length))
 
-    def read_into(self, key: str, start: int, buffer: memoryview) -> OpenFile | None:
+    def read_into(self, key: str, start: int, buffer: memoryview) -> ObjectFile | None:
         return self._patiently(lambda: self._store.read_into(key, start, buffer))
 
     def head(self, key: str) -> ObjectInfo | None:

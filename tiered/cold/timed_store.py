@@ -8,10 +8,9 @@ import builtins
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from tiered.cold.object_store import ObjectInfo, ObjectStore, StoreCapabilities
+from tiered.cold.object_store import ObjectFile, ObjectInfo, ObjectStore, StoreCapabilities
 from tiered.cold.request_counts import PriceClass, RequestCounts
 from tiered.errors import StoreUnavailable
-from tiered.file_slice import OpenFile
 from tiered.metrics import CallTimes
 from tiered.runtime import Clock
 
@@ -76,7 +75,7 @@ class TimedStore:
     def get_range(self, key: str, start: int, length: int) -> bytes:
         return self._timed("get_range", lambda: self._store.get_range(key, start, length))
 
-    def read_into(self, key: str, start: int, buffer: memoryview) -> OpenFile | None:
+    def read_into(self, key: str, start: int, buffer: memoryview) -> ObjectFile | None:
         return self._timed("get_range", lambda: self._store.read_into(key, start, buffer))
 
     def head(self, key: str) -> ObjectInfo | None:

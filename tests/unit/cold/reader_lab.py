@@ -9,7 +9,8 @@ from tests.unit.cold.stored_segments import StoredSegment, place_of
 from tiered.cold.chunks.cache import ChunkCache
 from tiered.cold.chunks.reader import ColdReader
 from tiered.cold.local import LocalStore
-from tiered.file_slice import FileSlice, OpenFile
+from tiered.cold.object_store import ObjectFile
+from tiered.file_slice import FileSlice
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.rules.pacing.read_ahead import ReadAheadLimits
 from tiered.runtime import BlockingPool
@@ -35,7 +36,7 @@ class WatchedStore(LocalStore):
         self.read_into(key, start, memoryview(data))
         return bytes(data)
 
-    def read_into(self, key: str, start: int, buffer: memoryview) -> OpenFile | None:
+    def read_into(self, key: str, start: int, buffer: memoryview) -> ObjectFile | None:
         self.ranges.append((key, start, len(buffer)))
         assert self.gate.wait(30)
         file = super().read_into(key, start, buffer)

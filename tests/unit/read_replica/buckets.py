@@ -9,9 +9,9 @@ from tests.unit.broker.context import SetClock
 from tests.unit.cold.stored_segments import PARTITION, TOPIC, TOPIC_ID, store_segment
 from tests.unit.cold.verified_store import RECORDS, VerifiedStore
 from tiered.cold.local import LocalStore
+from tiered.cold.object_store import ObjectFile
 from tiered.cold.read_only_store import ReadOnlyStore
 from tiered.errors import StoreUnavailable
-from tiered.file_slice import OpenFile
 from tiered.formats import object_key
 from tiered.read_replica.bucket_topics import BucketPartition, BucketTopics
 
@@ -34,7 +34,7 @@ class Bucket(LocalStore):
         self._require_there(key)
         return super().get_range(key, start, length)
 
-    def read_into(self, key: str, start: int, buffer: memoryview) -> OpenFile | None:
+    def read_into(self, key: str, start: int, buffer: memoryview) -> ObjectFile | None:
         self._require_there(key)
         return super().read_into(key, start, buffer)
 

@@ -12,7 +12,6 @@ import os
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from io import FileIO
 from itertools import groupby
 from pathlib import Path
 from typing import TypeAlias
@@ -21,6 +20,7 @@ from uuid import UUID
 from tiered.cold.budget import Budget
 from tiered.cold.chunks import files
 from tiered.cold.chunks.buffers import LoadBuffers
+from tiered.cold.object_store import ObjectFile
 from tiered.cold.single_flight import SingleFlight
 from tiered.file_slice import FileSlice
 from tiered.runtime import BlockingPool
@@ -40,8 +40,8 @@ class ChunkRun:
     """Neighbouring chunks of one object, of so many bytes each, and how to load them with one request.
 
     `load(count, buffer)` runs in a thread and answers with the first `count` of them, verified. They may be in
-    `buffer`, which is as long as they are together, and is used again once they are written. An error that it raises is
-    a failure of all; an error in its answer is a failure of that chunk alone.
+    `buffer`, which is as long as they are together, and is used again once they are written; or in the object's file.
+    An error that it raises is a failure of all; an error in its answer is a failure of that chunk alone.
     """
 
     object_id: UUID
@@ -59,7 +59,7 @@ class _Kept:
     object's own."""
 
     path: str
-    stamp: files.Stamp | None = None
+    stamp: tuple[int, int, int] | None = None
     size_bytes: int = 0
     places: dict[ChunkKey, tuple[int, int]] = field(default_factory=dict)
 
@@ -70,7 +70,7 @@ class _Kept:
 
 @dataclass(slots=True)
 class ChunkCacheState:
-    """Counts since the start, for metrics; `held_bytes` is what the cache takes on disk now."""
+    """Counts since the start, for metrics; `held_bytes` are at hand now: on the cache's disk, or in place."""
 
     hits: int = 0
     loads: int = 0
@@ -86,7 +86,7 @@ class ChunkCacheState:
 
 
 class ChunkCache:
-    """At most `max_bytes` of chunks in `directory`, least recently used ones going first.
+    """At most `max_bytes` of chunks, in `directory` or in place, least recently used ones going first.
 
     `pool` runs loads, at most `loads_at_once` and fewer while `turns` holds them back; all loads together hold at most
     `max_bytes_in_flight`. Lives on one loop.
@@ -280,6 +280,7 @@ class ChunkCache:
                 in_memory[key] = chunk
             self.state.loaded_bytes += length
         for file, parts in groupby(in_place.items(), lambda item: item[1].file):
+            assert isinstance(file, ObjectFile), "a load answers with memory, or with files of the store"
             await self._left_in_place(file, dict(parts))
         slices = in_place | (await self._written(in_memory) if in_memory else {})
         return [each if isinstance(each, Exception) else slices[key] for key, each in zip(keys, loaded, strict=True)]
@@ -305,9 +306,9 @@ class ChunkCache:
             for key, (position, length) in kept.places.items()
         }
 
-    async def _left_in_place(self, file: FileIO, chunks: Mapping[ChunkKey, FileSlice]) -> None:
+    async def _left_in_place(self, file: ObjectFile, chunks: Mapping[ChunkKey, FileSlice]) -> None:
         """Notes where they are, which is where the next reader finds them; the cache has no copy."""
-        kept = _Kept(str(file.name), files.stamp_of(file))
+        kept = _Kept(str(file.name), file.stamp)
         for key, part in chunks.items():
             kept.add(key, part.position, part.length)
         victims, is_wanted = self._make_room(kept.size_bytes)

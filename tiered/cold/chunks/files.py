@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from io import FileIO
 from pathlib import Path
-from typing import TypeAlias
 
+from tiered.cold.object_store import ObjectFile
 from tiered.errors import StoreUnavailable
 from tiered.file_slice import OpenFile
 
@@ -30,29 +30,23 @@ class ChunkFile(OpenFile):
     """It is one of the cache's, which the next reader finds by its name."""
 
 
-Stamp: TypeAlias = tuple[int, int, int]
-"""Inode, size in bytes and time of the last write: another one where a file's content is another."""
-
-
-def stamp_of(file: FileIO) -> Stamp:
-    found = os.fstat(file.fileno())
-    return found.st_ino, found.st_size, found.st_mtime_ns
-
-
-def opened(path: str, stamp: Stamp | None) -> OpenFile:
+def opened(path: str, stamp: tuple[int, int, int] | None) -> OpenFile:
     """The file that `written` named so; with a stamp the object's own. Raises OSError when it is gone, or another."""
     if stamp is None:
         return ChunkFile(path + FINISHED)
     # Not waiting for a writer, if somebody has put a pipe there: the event loop opens it.
-    file = OpenFile(path, opener=lambda name, _: os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
-    if stamp_of(file) != stamp:
+    file = ObjectFile(path, lambda name, _: os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
+    if file.stamp != stamp:
         raise FileNotFoundError(f"{path} is not the file that was verified")
     return file
 
 
 def are_together(file: FileIO, directory: Path) -> bool:
-    """True when both are on one disk."""
-    return os.fstat(file.fileno()).st_dev == directory.stat().st_dev
+    """True when both are on one disk; False where nobody can tell, as when the folder has been deleted."""
+    try:
+        return os.fstat(file.fileno()).st_dev == directory.stat().st_dev
+    except OSError:
+        return False
 
 
 def wiped(directory: Path) -> None:

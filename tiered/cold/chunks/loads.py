@@ -12,9 +12,9 @@ from typing import TypeVar
 
 from tiered.cold.chunks.cache import Loaded
 from tiered.cold.chunks.files import are_together
-from tiered.cold.object_store import ObjectStore
+from tiered.cold.object_store import ObjectFile, ObjectStore
 from tiered.errors import Corrupt, CorruptObject, ObjectMissing, TieredError
-from tiered.file_slice import FileSlice, OpenFile
+from tiered.file_slice import FileSlice
 from tiered.formats.chunk_table import ChunkRow
 from tiered.formats.segment_check import ExpectedSegment, accepted_chunk
 
@@ -78,7 +78,7 @@ class ChunkLoads:
         except Corrupt:
             return self._second(place, load)
 
-    def _of(self, place: ExpectedSegment, row: ChunkRow, data: memoryview, file: OpenFile | None) -> Loaded:
+    def _of(self, place: ExpectedSegment, row: ChunkRow, data: memoryview, file: ObjectFile | None) -> Loaded:
         """The chunk that came with its neighbours, or what came of asking for it alone."""
         try:
             accepted_chunk(row, data)
@@ -86,7 +86,7 @@ class ChunkLoads:
             try:
                 return self._second(place, partial(self._load_chunk, place, row, data))
             except TieredError as error:
-                return error
+                return error.without_frames()  # They have the file that its neighbours are in.
         return _chunk(row, data, file)
 
     def _outcome(self, place: ExpectedSegment, row: ChunkRow, buffer: memoryview) -> Loaded:
@@ -100,10 +100,15 @@ class ChunkLoads:
 
     def _load_chunk(self, place: ExpectedSegment, row: ChunkRow, buffer: memoryview) -> Loaded:
         file = self._read(place, row.position, buffer)
-        accepted_chunk(row, buffer)
+        try:
+            accepted_chunk(row, buffer)
+        except Corrupt:
+            if file is not None:
+                file.close()
+            raise
         return _chunk(row, buffer, file)
 
-    def _read(self, place: ExpectedSegment, position: int, buffer: memoryview) -> OpenFile | None:
+    def _read(self, place: ExpectedSegment, position: int, buffer: memoryview) -> ObjectFile | None:
         """The object's file where it can be served in place: on the disk where the cache would have a copy. Another one
         may be on a network, for which the event loop must not wait."""
         file = self._store.read_into(place.segment.object_key, position, buffer)
@@ -119,5 +124,5 @@ class ChunkLoads:
         return loaded
 
 
-def _chunk(row: ChunkRow, data: memoryview, file: OpenFile | None) -> memoryview | FileSlice:
+def _chunk(row: ChunkRow, data: memoryview, file: ObjectFile | None) -> memoryview | FileSlice:
     return data if file is None else FileSlice(file=file, position=row.position, length=row.length)

@@ -18,7 +18,7 @@ from tiered.cold.chunks.cache import ChunkCache, ChunkCacheState, ChunkRun
 from tiered.cold.chunks.loads import ChecksState, ChunkLoads, named
 from tiered.cold.object_store import ObjectStore
 from tiered.cold.single_flight import SingleFlight
-from tiered.errors import Corrupt, CorruptBatch
+from tiered.errors import Corrupt, CorruptBatch, CorruptObject
 from tiered.file_slice import FileSlice
 from tiered.formats import chunk_table, record_batch, segment_object
 from tiered.formats.checkpoint import CommittedSegment
@@ -245,9 +245,10 @@ class ColdReader:
     async def _examine(self, place: ExpectedSegment, examine: Callable[..., T], *arguments: object) -> T:
         try:
             return await self._cutting.run(examine, *arguments)
-        except Corrupt as error:
+        except (Corrupt, EOFError) as error:
             self.state.corrupt += 1
-            raise named(place, error) from error
+            # The end of a file that somebody has cut since its chunk was checked.
+            raise named(place, error if isinstance(error, Corrupt) else CorruptObject(str(error))) from error
 
 
 class SequentialReaders:

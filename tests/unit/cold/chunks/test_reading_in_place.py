@@ -1,8 +1,10 @@
 """A bucket that is a folder on the disk of the chunk cache: its objects are served as they lie there."""
 
 import asyncio
+import gc
 import os
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -70,6 +72,73 @@ def test_an_object_that_changed_after_it_was_verified_is_verified_again(lab: Lab
         assert stored.log.startswith((await lab.read(stored, 0)).read())
 
     lab.run(test)
+
+
+def test_a_change_that_keeps_size_and_time_of_the_last_write_is_seen(lab: Lab) -> None:
+    stored = stored_in(lab)
+
+    async def test() -> None:
+        path = lab.object_path(stored)
+        await lab.read(stored, 0)
+        before = path.stat()
+        lab.flip(stored, 20)
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+        assert path.stat().st_mtime_ns == before.st_mtime_ns
+        with pytest.raises(CorruptObject, match="topic orders partition 3 offsets 0 to 399"):
+            await lab.read(stored, 0)
+
+    lab.run(test)
+
+
+def test_an_object_cut_after_its_chunk_was_opened_is_corrupt(lab: Lab) -> None:
+    stored = stored_in(lab)
+
+    async def test() -> None:
+        tail = await lab.reader.tail(place_of(stored.committed))
+        last = tail.chunks[-1]
+        await lab.read(stored, last.first_offset)
+        is_cut = threading.Event()
+        busy = asyncio.ensure_future(lab.reader._cutting.run(is_cut.wait, 30))
+        begun = asyncio.ensure_future(lab.read(stored, last.last_offset, 1))
+        await asyncio.sleep(0.05)  # The chunk is open, and waits for the thread that finds the batch in it.
+        os.truncate(lab.object_path(stored), last.position)
+        is_cut.set()
+        with pytest.raises(CorruptObject, match=r"topic orders partition 3 offsets 0 to 399.*before the slice does"):
+            await begun
+        assert await busy
+
+    lab.run(test)
+
+
+def test_without_the_caches_folder_chunks_are_served_from_memory(lab: Lab) -> None:
+    stored = stored_in(lab)
+
+    async def test() -> None:
+        lab.cache.directory.rmdir()
+        assert await read_whole(lab, stored) == stored.log
+
+    lab.run(test)
+
+
+def test_reads_that_fail_leave_no_file_open(lab: Lab) -> None:
+    stored = stored_in(lab)
+
+    async def test() -> None:
+        tail = await lab.reader.tail(place_of(stored.committed))
+        lab.flip(stored, 20)
+        os.truncate(lab.object_path(stored), tail.chunks[-1].position)
+        opened = len(os.listdir("/proc/self/fd"))
+        for _ in range(20):
+            for row in (tail.chunks[0], tail.chunks[-1]):
+                with pytest.raises(CorruptObject):
+                    await lab.read(stored, row.first_offset)
+        assert len(os.listdir("/proc/self/fd")) <= opened + 4
+
+    gc.disable()  # It would close what circles hold.
+    try:
+        lab.run(test)
+    finally:
+        gc.enable()
 
 
 def test_an_object_that_went_away_is_missing_though_it_was_read_before(lab: Lab) -> None:

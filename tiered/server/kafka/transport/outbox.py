@@ -95,7 +95,7 @@ class Outbox:
         else:
             sent = self._tls.sendfile(rest.part.fileno(), rest.position, min(rest.length, budget))
         if sent == 0:
-            raise EOFError(f"a file of the log ended {rest.length} bytes before the records to send did")
+            raise EOFError(f"a file ended {rest.length} bytes before the records to send did")
         self.total_bytes -= sent
         if sent == rest.length:
             self._queue.popleft()
