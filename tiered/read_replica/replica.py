@@ -180,8 +180,8 @@ class BucketReader(TierReader):
         self._topics = topics
         self._said: dict[str, str] = {}
 
-    async def _in_store(self, partition: Any, offset: int, max_bytes: int) -> ColdRecords | None:
-        return await self._twice(partition, partial(super()._in_store, partition, offset, max_bytes))
+    async def _in_store(self, partition: Any, offset: int, max_bytes: int, joined_bytes: int) -> ColdRecords | None:
+        return await self._twice(partition, partial(super()._in_store, partition, offset, max_bytes, joined_bytes))
 
     async def offset_for_timestamp(self, partition: Any, timestamp_ms: int) -> tuple[int, int] | None:
         return await self._twice(partition, partial(self._first_in_store, partition, timestamp_ms))

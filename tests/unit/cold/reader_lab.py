@@ -95,12 +95,14 @@ class Lab:
         offset: int,
         max_bytes: int = 1 << 20,
         *,
+        joined_bytes: int = 0,
         following: CommittedSegment | None = None,
     ) -> FileSlice:
         found = await self.reader.read(
             place_of(stored.committed),
             offset=offset,
             max_bytes=max_bytes,
+            joined_bytes=joined_bytes,
             following=following,
         )
         return found.records

@@ -28,14 +28,16 @@ class TierReader:
         self._lookups = BlockingPool("lookup", threads=LOOKUP_THREADS, max_waiting=1000)
         self._counters = counters
 
-    async def read_cold(self, partition: Readable, offset: int, max_bytes: int) -> ColdRecords | None:
+    async def read_cold(
+        self, partition: Readable, offset: int, max_bytes: int, joined_bytes: int = 0
+    ) -> ColdRecords | None:
         """Whole batches from the one that holds `offset`, at least one, and which transactions of theirs were aborted;
-        None when retention was faster.
+        None when retention was faster. `joined_bytes`: how much may come of several chunks that are at hand.
 
         Raises CorruptObject, which names topic, partition, offsets and key, and StoreUnavailable.
         """
         try:
-            found = await self._in_store(partition, offset, max_bytes)
+            found = await self._in_store(partition, offset, max_bytes, joined_bytes)
         except Corrupt:
             self._counters.cold_corruptions += 1
             raise
@@ -45,7 +47,9 @@ class TierReader:
         self._counters.fetched_cold_bytes += 0 if found is None else found.records.length
         return found
 
-    async def _in_store(self, partition: Readable, offset: int, max_bytes: int) -> ColdRecords | None:
+    async def _in_store(
+        self, partition: Readable, offset: int, max_bytes: int, joined_bytes: int
+    ) -> ColdRecords | None:
         segment = partition.committed_segment_at(offset)
         if segment is None:
             return None
@@ -53,6 +57,7 @@ class TierReader:
             partition.place_of(segment),
             offset=offset,
             max_bytes=max_bytes,
+            joined_bytes=joined_bytes,
             following=partition.committed_segment_at(segment.end_offset),
         )
 

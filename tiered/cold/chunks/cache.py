@@ -163,6 +163,21 @@ class ChunkCache:
             self.state.hit_bytes += found.length
         return found
 
+    def extended(self, part: FileSlice, key: ChunkKey, following: ChunkKey) -> FileSlice | None:
+        """`part`, which ends with the chunk `key`, and the chunk `following`; None unless that is held, right behind it
+        in the same file. `part` was opened in this turn of the loop, so that its file is the one that is held."""
+        kept, other = self._held.get(key), self._held.get(following)
+        if kept is None or other is None or (other.path, other.stamp) != (kept.path, kept.stamp):
+            return None
+        position, length = other.places[following]
+        if position != part.position + part.length:
+            return None
+        self._files.move_to_end(other)
+        self._read(following)
+        self.state.hits += 1
+        self.state.hit_bytes += length
+        return FileSlice(file=part.file, position=part.position, length=part.length + length)
+
     def loading(self, run: ChunkRun) -> "asyncio.Future[FileSlice]":
         """The first chunk of `run`, on its way when this returns, with as many of the others as nobody has to wait for.
 

@@ -104,19 +104,24 @@ class ColdReader:
         *,
         offset: int,
         max_bytes: int,
+        joined_bytes: int = 0,
         following: CommittedSegment | None = None,
     ) -> ColdRecords:
         """Whole batches from the one that holds `offset`: at least one, otherwise at most `max_bytes`, and never
-        beyond a chunk. `offset` lies in the segment. `following` is the one after it, where reading ahead goes on."""
+        beyond a chunk, but for those that are at hand right behind it in the same file: at most `joined_bytes` with
+        them. `offset` lies in the segment. `following` is the one after it, where reading ahead goes on."""
         assert place.segment.base_offset <= offset < place.segment.end_offset, "SQL gave another segment"
         self.state.reads += 1
         tail = await self._open(place)
         index = chunk_table.chunk_for_offset(tail.chunks, offset)
         row = tail.chunks[index]
-        chunk = await self._chunk_in_order(place, tail.chunks, index, following)
+        chunk, was_held = await self._chunk_in_order(place, tail.chunks, index, following)
         end_offset = row.last_offset + 1
         if offset > row.first_offset or row.length > max_bytes:
             chunk, end_offset = await self._examine(place, _cut, chunk, offset, max_bytes)
+        elif was_held:
+            chunk, index = self._joined(place, tail.chunks, index, chunk, min(max_bytes, joined_bytes), following)
+            end_offset = tail.chunks[index].last_offset + 1
         return ColdRecords(records=chunk, aborted=segment_object.aborted_between(tail.aborted, offset, end_offset))
 
     async def offset_for_timestamp(
@@ -179,27 +184,64 @@ class ColdReader:
 
     async def _chunk_in_order(
         self, place: ExpectedSegment, chunks: Sequence[ChunkRow], index: int, following: CommittedSegment | None
-    ) -> FileSlice:
-        """One chunk for a reader that may go on to the next. What it will want is on its way before it has this one."""
-        row = chunks[index]
+    ) -> tuple[FileSlice, bool]:
+        """One chunk for a reader that may go on to the next, and whether it is held: then it has been opened just now.
+        What the reader will want is on its way before it has this one."""
         held = self._cache.held((place.segment.object_id, index))
-        pace = self._readers.moved(
+        pace = self._moved(place, chunks[index], waited=held is None)
+        # Chunks that this reader waits for begin before those that it is only expected to want.
+        loading = None if held is not None else self._cache.loading(self._run(place, chunks, index, pace.request_bytes))
+        self._look_ahead(place, chunks, index, pace, following)
+        if held is not None:
+            return held, True
+        assert loading is not None
+        return await loading, False
+
+    def _joined(
+        self,
+        place: ExpectedSegment,
+        chunks: Sequence[ChunkRow],
+        index: int,
+        chunk: FileSlice,
+        max_bytes: int,
+        following: CommittedSegment | None,
+    ) -> tuple[FileSlice, int]:
+        """A chunk that has been opened just now with those right behind it, as long as all have at most `max_bytes`;
+        and the index of the last one."""
+        object_id, pace = place.segment.object_id, None
+        while index + 1 < len(chunks) and chunk.length + chunks[index + 1].length <= max_bytes:
+            longer = self._cache.extended(chunk, (object_id, index), (object_id, index + 1))
+            if longer is None:
+                break
+            chunk, index = longer, index + 1
+            pace = self._moved(place, chunks[index], waited=False)
+        if pace is not None:
+            self._look_ahead(place, chunks, index, pace, following)
+        return chunk, index
+
+    def _moved(self, place: ExpectedSegment, row: ChunkRow, *, waited: bool) -> ReadAhead:
+        """The pace of the reader that is given this chunk."""
+        return self._readers.moved(
             place.topic,
             place.partition,
             first_offset=row.first_offset,
             last_offset=row.last_offset,
             chunk_bytes=row.length,
-            waited=held is None,
+            waited=waited,
         )
-        # Chunks that this reader waits for begin before those that it is only expected to want.
-        loading = None if held is not None else self._cache.loading(self._run(place, chunks, index, pace.request_bytes))
+
+    def _look_ahead(
+        self,
+        place: ExpectedSegment,
+        chunks: Sequence[ChunkRow],
+        index: int,
+        pace: ReadAhead,
+        following: CommittedSegment | None,
+    ) -> None:
+        """Begins to load what the reader of this chunk will want, in this segment and in the one after it."""
         left_bytes = self._read_ahead(place, chunks, index + 1, pace.ahead_bytes, pace.request_bytes)
         if left_bytes > 0 and following is not None:
             self._read_ahead_in(replace(place, segment=following), left_bytes, pace.request_bytes)
-        if held is not None:
-            return held
-        assert loading is not None
-        return await loading
 
     def _read_ahead(
         self, place: ExpectedSegment, chunks: Sequence[ChunkRow], index: int, ahead_bytes: int, request_bytes: int

@@ -52,7 +52,8 @@ LONG_LOOK_MS = 5.0
 MAX_WAIT_MS = 600_000
 # The most that one answer has of logs, whatever its client would take: that asks for more at once. The C library maps
 # blocks above 32 MiB anew each time, page by page, which is a third of the CPU of a librdkafka that is answered 50 MiB.
-HOT_ANSWER_BYTES = 16 << 20
+# Of what is cold each partition may have one chunk all the same.
+ANSWER_BYTES = 16 << 20
 # The least that a cold partition takes of the request's budget: each one costs a read from the store.
 LEAST_COLD_BYTES = 64 << 10
 COLD_READS_AT_ONCE = 16
@@ -183,7 +184,7 @@ def _look_at(entry: FetchEntry, partition: Readable, max_bytes: int, committed_o
     first = found.total_bytes == 0
     match partition.plan_read(entry.asked.fetch_offset, committed_only=committed_only):
         case read_plan.Hot():
-            max_bytes = min(max_bytes, HOT_ANSWER_BYTES - found.total_bytes)
+            max_bytes = min(max_bytes, ANSWER_BYTES - found.total_bytes)
             if max_bytes <= 0 and not first:
                 return 0
             found_slice = partition.read_hot(
@@ -227,7 +228,7 @@ def _look_at_offsets(entry: FetchEntry, partition: OffsetsPartition, max_bytes: 
 
 def _is_enough(found: FetchLook, asked: FetchRequest) -> bool:
     is_urgent = found.has_error or found.has_cold or bool(found.in_doubt)
-    min_bytes = min(asked.min_bytes, HOT_ANSWER_BYTES // 2)  # Not all: the next batch may be too large for the rest.
+    min_bytes = min(asked.min_bytes, ANSWER_BYTES // 2)  # Not all: the next batch may be too large for the rest.
     return is_urgent or found.total_bytes >= min_bytes or asked.max_wait_ms <= 0
 
 
@@ -254,7 +255,8 @@ async def _answer_later(request: RawRequest, asked: FetchRequest, found: FetchLo
     cold = [entry for entry in found.entries() if entry.cold_max_bytes]
     if cold:
         places = asyncio.Semaphore(COLD_READS_AT_ONCE)
-        await asyncio.gather(*(_read_cold(request, asked, entry, places) for entry in cold))
+        joined_bytes = ANSWER_BYTES // len(cold)
+        await asyncio.gather(*(_read_cold(request, asked, entry, places, joined_bytes) for entry in cold))
         keep_to_limits(found.entries())
     reader = request.context.broker.reader
     async for entry in in_turns(found.entries()):
@@ -302,13 +304,15 @@ async def _wait(request: RawRequest, asked: FetchRequest, found: FetchLook, watc
     return found
 
 
-async def _read_cold(request: RawRequest, asked: FetchRequest, entry: FetchEntry, places: asyncio.Semaphore) -> None:
+async def _read_cold(
+    request: RawRequest, asked: FetchRequest, entry: FetchEntry, places: asyncio.Semaphore, joined_bytes: int
+) -> None:
     """Fills in one cold partition; if retention was faster than the read, plans once more."""
     assert entry.partition is not None
     partition, offset = entry.partition, entry.asked.fetch_offset
     try:
         async with places:
-            found = await request.context.broker.reader.read_cold(partition, offset, entry.cold_max_bytes)
+            found = await request.context.broker.reader.read_cold(partition, offset, entry.cold_max_bytes, joined_bytes)
         if found is not None:
             entry.records, entry.aborted = found.records, found.aborted
         else:
