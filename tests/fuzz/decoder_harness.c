@@ -1,4 +1,4 @@
-/* Feeds mutated record batches to the native decoder and checks what comes out.
+/* Feeds mutated record batches to the native decoder and the native validation, and checks what comes out.
  *
  * Built with -fsanitize=address,undefined: every buffer has exactly the size the decoder was promised, so a
  * single byte too far ends the run. Usage: decoder_harness SECONDS SEED CORPUS_FILE...
@@ -113,12 +113,61 @@ static int64_t decode_once(const tiered_batch *batches, int64_t count) {
   return rows;
 }
 
+static void put32(uint8_t *p, uint32_t value) {
+  for (int i = 0; i < 4; i++) p[i] = (uint8_t)(value >> (24 - 8 * i));
+}
+
+/* One batch as batch_validation.py has it validated, mostly with the right length and CRC so that its records are read.
+ * What it takes, the decoder must take, too. 1 when it was taken. */
+static int validate_once(const uint8_t *from, int64_t length) {
+  uint8_t *bytes = malloc((size_t)length + 1);
+  memcpy(bytes, from, (size_t)length);
+  if (length >= HEADER_BYTES && below(16)) {
+    put32(bytes + 8, (uint32_t)(length - 12));
+    if (below(8)) bytes[16] = 2, bytes[21] = 0, bytes[22] &= 0x18;
+    if (below(4)) put32(bytes + 23, be32(bytes + 57) - 1);
+    put32(bytes + 17, tiered_crc32c(bytes + 21, length - 21, 0));
+  }
+  uint8_t *exact = malloc((size_t)length);
+  memcpy(exact, bytes, (size_t)length);
+  free(bytes);
+  tiered_limits limits = {below(2) ? INT64_MAX : below(2000), below(2) ? INT64_MAX : below(1000),
+                          below(2) ? INT64_MAX : below(1000), below(4)};
+  tiered_verdict verdict;
+  const int64_t now_ms = below(2) ? 1700000000000 : INT64_MAX - below(3);
+  int answer = tiered_validate(exact, length, now_ms, &limits, &verdict);
+  require(answer >= VALID_SO_FAR && answer <= REFUSED_RECORDS, "an answer that is none");
+  if (answer == REFUSED_RECORDS) {
+    int64_t capacity = below(4), counted = verdict.refused_records;
+    tiered_refused_record *refused = malloc((size_t)capacity * sizeof *refused + 1);
+    require(counted > 0 && counted <= verdict.record_count, "refused records");
+    require(tiered_validate_records(exact + HEADER_BYTES, length - HEADER_BYTES, now_ms, &limits, &verdict, refused,
+                                    capacity) == REFUSED_RECORDS && verdict.refused_records == counted,
+            "the second look says the same");
+    for (int64_t i = 0; i < counted && i < capacity; i++)
+      require(refused[i].record >= (i ? refused[i - 1].record + 1 : 0) && refused[i].record < verdict.record_count,
+              "places of refused records");
+    free(refused);
+  }
+  if (answer == VALID || answer == VALID_WITH_OTHER_TIME) {
+    tiered_batch batch;
+    int64_t used;
+    require(verdict.record == verdict.record_count, "every record was read");
+    if (verdict.base_offset >= 0 && verdict.base_offset <= INT64_MAX - verdict.last_offset_delta - 1) {
+      require(tiered_scan(exact, length, 1, &batch, 1, &used) == 1, "the header of a valid batch is one");
+      require(decode_once(&batch, 1) >= -1, "rows");
+    }
+  }
+  free(exact);
+  return answer <= 0;
+}
+
 int main(int argc, char **argv) {
   if (argc < 4) return 2;
   const double seconds = atof(argv[1]);
   state = strtoull(argv[2], 0, 10);
   const time_t began = time(0);
-  int64_t runs = 0, accepted = 0, refused = 0, rows = 0;
+  int64_t runs = 0, accepted = 0, refused = 0, rows = 0, valid = 0, invalid = 0;
   while (runs % 256 != 0 || difftime(time(0), began) < seconds) {
     FILE *file = fopen(argv[3 + below(argc - 3)], "rb");
     require(file != 0, "cannot open a corpus file");
@@ -138,6 +187,11 @@ int main(int argc, char **argv) {
       tiered_batch batches[64];
       int64_t count = tiered_scan(exact, left, below(16) == 0, batches, 1 + below(64), &used);
       require(used >= 0 && used <= left, "used");
+      int64_t first = left < 12 ? left : (int64_t)be32(exact + 8) + 12; /* the first batch alone, where that is one */
+      if (validate_once(exact, first < left ? first : left))
+        valid++;
+      else
+        invalid++;
       if (below(32) == 0)
         require(tiered_crc32c(exact, left, 0) == tiered_crc32c(exact, left, 1), "both ways to a CRC agree");
       if (count < 0) {
@@ -161,7 +215,7 @@ int main(int argc, char **argv) {
     }
     free(seed);
   }
-  printf("runs=%lld accepted=%lld refused=%lld rows=%lld\n", (long long)runs, (long long)accepted, (long long)refused,
-         (long long)rows);
-  return accepted > 0 && refused > 0 ? 0 : 1;
+  printf("runs=%lld accepted=%lld refused=%lld rows=%lld valid=%lld invalid=%lld\n", (long long)runs,
+         (long long)accepted, (long long)refused, (long long)rows, (long long)valid, (long long)invalid);
+  return accepted > 0 && refused > 0 && valid > 0 && invalid > 0 ? 0 : 1;
 }

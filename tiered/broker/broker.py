@@ -103,9 +103,9 @@ SETTLE_INTERVAL_MS = 1_000
 RESIGN_INTERVAL_MS = 500
 # As fast as anybody can append, they take some 50 MiB more until then.
 PRODUCERS_INTERVAL_MS = 5_000
-RECOMPRESSING_BYTES = 128 << 20
+VALIDATING_BYTES = 128 << 20
 # Each may take 64 MiB and a core: hostile batches must leave the event loop its own.
-RECOMPRESSING_AT_ONCE = 1
+VALIDATING_AT_ONCE = 1
 
 
 class Broker:
@@ -167,9 +167,9 @@ class Broker:
         )
         self._cold_pacing = ColdPacing(self._cache, self.counters, clock, most=tiering.tiered_cold_read_concurrency)
         self.cold_reader = ColdReader(self.store, self._cache, self._downloads)
-        self.recompressing = Budget(RECOMPRESSING_BYTES)
-        """What requests may hold while their batches get the codec of their topic."""
-        self.recompress_turns = asyncio.Semaphore(RECOMPRESSING_AT_ONCE)
+        self.validating = Budget(VALIDATING_BYTES)
+        """What produce requests may hold while they wait: for a thread that validates a batch, or for their turn."""
+        self.validating_turns = asyncio.Semaphore(VALIDATING_AT_ONCE)
         self.reader = TierReader(self.cold_reader, self.disk, self.counters)
         self.records = RecordReader(self.reader, clock)
 

@@ -1,7 +1,8 @@
-/* Kafka record batches (format version 2) -> Arrow column buffers.
+/* Kafka record batches (format version 2): validated on their way in, and decoded to Arrow column buffers.
  *
- * Owns the one loop of this project that looks at every record. Plain C without Python.h: ctypes loads it,
- * and `tiered.formats.record_batch` takes over where it is missing. Both accept and refuse the same bytes.
+ * Owns the loops of this project that read every record. Plain C without Python.h: ctypes loads it, and
+ * `tiered.formats.batch_validation` and `record_batch` take over where it is missing. Both accept and refuse the
+ * same bytes.
  *
  * It reads hostile bytes. Rules that keep it safe:
  *  - every read is preceded by a comparison of what is left with what is wanted, never of pointers past an end;
@@ -28,15 +29,18 @@
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
 
 /* Raised with every change of a struct or a meaning below; native.py refuses another one. */
-#define ABI_VERSION 1
+#define ABI_VERSION 2
 
 enum {
   HEADER_BYTES = 61,
   MIN_BATCH_LENGTH = 49,  /* HEADER_BYTES less the 12 bytes before the length counts */
   MIN_RECORD_BYTES = 7,   /* length, attributes, two deltas, key length, value length, header count */
   COPY_BYTES = 32,        /* spare bytes that every data buffer has behind its capacity */
+  ATTRIBUTE_CODEC = 7,
   ATTRIBUTE_LOG_APPEND_TIME = 1 << 3,
-  ATTRIBUTE_CONTROL = 1 << 5
+  ATTRIBUTE_TRANSACTIONAL = 1 << 4,
+  ATTRIBUTE_CONTROL = 1 << 5,
+  CODEC_ZSTD = 4
 };
 
 /* Answers of tiered_scan (as negative numbers) and tiered_decode. native.py has the words. */
@@ -441,4 +445,180 @@ API int tiered_decode(const tiered_batch *batches, int64_t count, int64_t start_
     if (reason != OK) return reason;
   }
   return OK;
+}
+
+/* ---- validation of what a producer sends ---- */
+
+/* Answers of tiered_validate and tiered_validate_records; `Reason` in batch_validation.py has the same numbers. */
+enum {
+  VALID_SO_FAR = -2, /* the records are compressed: tiered_validate_records has the rest to say */
+  VALID_WITH_OTHER_TIME = -1, /* but the header's maximum timestamp is not that of the records */
+  VALID = 0,
+  REFUSED_SHORT = 1,
+  REFUSED_MAGIC = 2,
+  REFUSED_SIZE = 3,
+  REFUSED_TOO_LARGE = 4,
+  REFUSED_CRC = 5,
+  REFUSED_CONTROL = 6,
+  REFUSED_COUNT = 7,
+  REFUSED_CODEC = 8,
+  REFUSED_TRANSACTION = 9,
+  REFUSED_SEQUENCE = 10,
+  REFUSED_ATTRIBUTES = 11,
+  REFUSED_FEW_RECORDS = 12,
+  REFUSED_MANY_BYTES = 13,
+  REFUSED_RECORD = 14,
+  REFUSED_OFFSET = 15,
+  REFUSED_RECORDS = 16
+};
+
+enum { NEEDS_KEYS = 1, BROKER_SETS_TIME = 2 };
+enum { NO_TIMESTAMP = -1 };
+
+typedef struct {
+  int64_t max_message_bytes, before_max_ms, after_max_ms, flags;
+} tiered_limits;
+
+/* The header's fields, in the order of `BatchHeader`; then what the records say. */
+typedef struct {
+  int64_t base_offset, size_bytes, leader_epoch, magic, crc, attributes, last_offset_delta, base_timestamp_ms;
+  int64_t max_timestamp_ms, producer_id, producer_epoch, base_sequence, record_count;
+  int64_t greatest_timestamp_ms; /* NO_TIMESTAMP when no record has a time */
+  int64_t record;                /* the refused record: its place in the batch */
+  int64_t refused_records;       /* how many records have no key or a time outside the bounds */
+} tiered_verdict;
+
+/* One record that is refused while its neighbours may be fine. */
+typedef struct {
+  int64_t record, has_no_key, timestamp_ms;
+} tiered_refused_record;
+
+static inline int64_t be16_signed(const uint8_t *p) { return (int16_t)((uint16_t)p[0] << 8 | p[1]); }
+
+/* A varint of an int32, in at most 5 bytes as Kafka reads it; NULL where there is none. */
+static inline const uint8_t *varint32(const uint8_t *p, const uint8_t *end, int64_t *value) {
+  const uint8_t *after = varint(p, end, value);
+  if (UNLIKELY(!after || after - p > 5 || *value > INT32_MAX || *value < INT32_MIN)) return 0;
+  return after;
+}
+
+static inline int64_t saturated_sum(int64_t a, int64_t b) {
+  int64_t sum;
+  if (__builtin_add_overflow(a, b, &sum)) return b < 0 ? INT64_MIN : INT64_MAX;
+  return sum;
+}
+
+/* The place behind a nullable field, NULL where its length is wrong; `*length` is -1 for null. */
+static inline const uint8_t *nullable(const uint8_t *p, const uint8_t *end, int64_t *length) {
+  p = varint32(p, end, length);
+  if (UNLIKELY(!p || *length < -1 || *length > end - p)) return 0;
+  return *length > 0 ? p + *length : p;
+}
+
+static const uint8_t *skip_headers(const uint8_t *p, const uint8_t *end) {
+  int64_t count, length;
+  p = varint32(p, end, &count);
+  if (!p || count < 0 || count > (end - p) / 2) return 0;
+  for (int64_t i = 0; i < count; i++) {
+    p = nullable(p, end, &length);
+    if (!p || length < 0) return 0;
+    p = nullable(p, end, &length);
+    if (!p) return 0;
+  }
+  return p;
+}
+
+/* Reads every record of a batch whose header is in `verdict`; `body` is the records section, decompressed.
+ *
+ * The first `refused_capacity` records that have no key where the topic needs one, or a time outside the bounds, are
+ * written to `refused`; the verdict counts all of them. */
+API int tiered_validate_records(const uint8_t *body, int64_t body_bytes, int64_t now_ms, const tiered_limits *limits,
+                                tiered_verdict *verdict, tiered_refused_record *refused, int64_t refused_capacity) {
+  const uint8_t *p = body, *end = body + body_bytes;
+  const int64_t count = verdict->record_count, base_ms = verdict->base_timestamp_ms;
+  const int needs_keys = (limits->flags & NEEDS_KEYS) != 0, broker_sets_time = (limits->flags & BROKER_SETS_TIME) != 0;
+  const int64_t earliest_ms = saturated_sum(now_ms, -limits->before_max_ms);
+  const int64_t latest_ms = saturated_sum(now_ms, limits->after_max_ms);
+  int64_t greatest_ms = NO_TIMESTAMP;
+  verdict->greatest_timestamp_ms = NO_TIMESTAMP;
+  verdict->refused_records = 0;
+  for (int64_t i = 0; i < count; i++) {
+    int64_t length, timestamp_delta, offset_delta, key_length, value_length, timestamp_ms;
+    verdict->record = i;
+    if (UNLIKELY(p == end)) return REFUSED_FEW_RECORDS;
+    p = varint32(p, end, &length);
+    if (UNLIKELY(!p || length < MIN_RECORD_BYTES - 1 || length > end - p)) return REFUSED_RECORD;
+    const uint8_t *record_end = p + length;
+    p = varint(p + 1, record_end, &timestamp_delta); /* behind the record's attributes, of which none is defined */
+    if (UNLIKELY(!p)) return REFUSED_RECORD;
+    p = varint32(p, record_end, &offset_delta);
+    if (UNLIKELY(!p)) return REFUSED_RECORD;
+    p = nullable(p, record_end, &key_length);
+    if (UNLIKELY(!p)) return REFUSED_RECORD;
+    p = nullable(p, record_end, &value_length);
+    if (UNLIKELY(!p)) return REFUSED_RECORD;
+    if (LIKELY(p < record_end && *p == 0))
+      p++;
+    else
+      p = skip_headers(p, record_end);
+    if (UNLIKELY(p != record_end)) return REFUSED_RECORD;
+    if (UNLIKELY(__builtin_add_overflow(base_ms, timestamp_delta, &timestamp_ms))) return REFUSED_RECORD;
+    if (UNLIKELY(offset_delta != i)) return REFUSED_OFFSET;
+    if (timestamp_ms > greatest_ms) greatest_ms = timestamp_ms;
+    const int has_no_key = needs_keys && key_length < 0;
+    const int is_out_of_time = !broker_sets_time && timestamp_ms != NO_TIMESTAMP &&
+                               (timestamp_ms < earliest_ms || timestamp_ms > latest_ms);
+    if (UNLIKELY(has_no_key || is_out_of_time)) {
+      if (verdict->refused_records < refused_capacity) {
+        tiered_refused_record *row = refused + verdict->refused_records;
+        row->record = i;
+        row->has_no_key = has_no_key;
+        row->timestamp_ms = timestamp_ms;
+      }
+      verdict->refused_records++;
+    }
+  }
+  verdict->record = count;
+  if (UNLIKELY(p != end)) return REFUSED_MANY_BYTES;
+  verdict->greatest_timestamp_ms = greatest_ms;
+  if (UNLIKELY(verdict->refused_records)) return REFUSED_RECORDS;
+  if (broker_sets_time) return VALID;
+  const int is_as_told = greatest_ms == verdict->max_timestamp_ms && !(verdict->attributes & ATTRIBUTE_LOG_APPEND_TIME);
+  return is_as_told ? VALID : VALID_WITH_OTHER_TIME;
+}
+
+/* Validates the one batch in `length` bytes at `p`: its header, its CRC and, unless they are compressed, its records. */
+API int tiered_validate(const uint8_t *p, int64_t length, int64_t now_ms, const tiered_limits *limits,
+                        tiered_verdict *verdict) {
+  if (length < HEADER_BYTES) return length > 16 && p[16] != 2 ? REFUSED_MAGIC : REFUSED_SHORT;
+  if (p[16] != 2) return REFUSED_MAGIC;
+  verdict->base_offset = be64(p);
+  verdict->size_bytes = (int64_t)(int32_t)be32(p + 8) + 12;
+  verdict->leader_epoch = (int32_t)be32(p + 12);
+  verdict->magic = p[16];
+  verdict->crc = be32(p + 17);
+  verdict->attributes = be16_signed(p + 21);
+  verdict->last_offset_delta = (int32_t)be32(p + 23);
+  verdict->base_timestamp_ms = be64(p + 27);
+  verdict->max_timestamp_ms = be64(p + 35);
+  verdict->producer_id = be64(p + 43);
+  verdict->producer_epoch = be16_signed(p + 51);
+  verdict->base_sequence = (int32_t)be32(p + 53);
+  verdict->record_count = (int32_t)be32(p + 57);
+  verdict->greatest_timestamp_ms = NO_TIMESTAMP;
+  verdict->record = verdict->refused_records = 0;
+  if (verdict->size_bytes != length) return REFUSED_SIZE;
+  if (length > limits->max_message_bytes) return REFUSED_TOO_LARGE;
+  if (verdict->crc != tiered_crc32c(p + 21, length - 21, 0)) return REFUSED_CRC;
+  if (verdict->attributes & ATTRIBUTE_CONTROL) return REFUSED_CONTROL;
+  if (verdict->record_count <= 0 || verdict->last_offset_delta != verdict->record_count - 1) return REFUSED_COUNT;
+  const int codec = verdict->attributes & ATTRIBUTE_CODEC;
+  if (codec > CODEC_ZSTD) return REFUSED_CODEC;
+  if (verdict->producer_id < 0) {
+    if (verdict->attributes & ATTRIBUTE_TRANSACTIONAL) return REFUSED_TRANSACTION;
+  } else if (verdict->base_sequence < 0 || verdict->producer_epoch < 0) {
+    return REFUSED_SEQUENCE;
+  }
+  if (codec) return VALID_SO_FAR;
+  return tiered_validate_records(p + HEADER_BYTES, length - HEADER_BYTES, now_ms, limits, verdict, 0, 0);
 }

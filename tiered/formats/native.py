@@ -1,7 +1,8 @@
-"""The native decoder: finds `_decode`, loads it with ctypes and gives its structs and functions Python names.
+"""The native kernel: finds `_decode`, loads it with ctypes and gives its structs and functions Python names.
 
-Owns the binding and nothing of what the bytes mean. Without the library (no compiler at install time) `load`
-answers None and the pure decoder takes over. Must never import it as an extension module: it has no PyInit.
+Owns the binding and nothing of what the bytes mean. Without the library (no compiler at install time) `load` and
+`kernel` answer None, and the pure decoder and validation take over. Must never import it as an extension module: it
+has no PyInit.
 """
 
 import ctypes
@@ -15,10 +16,14 @@ from tiered.errors import CorruptBatch
 if TYPE_CHECKING:
     import numpy as np
 
-ABI_VERSION = 1
+ABI_VERSION = 2
 SPARE_BYTES = 32  # Padding of every data buffer beyond its capacity: short copies go in pieces of this size.
 MIN_RECORD_BYTES = 7
+REFUSED_RECORD_BYTES = 24
 MAX_CAPACITY = 2**31 - 1 - SPARE_BYTES  # Arrow's binary columns count bytes in int32.
+
+_byref = ctypes.byref
+_from_buffer = ctypes.c_char.from_buffer
 
 _NOT_TEXT = 7
 _REASONS = {
@@ -173,6 +178,60 @@ class Decoder:
         if reason != 0:
             offset = int(batches["base_offset"][failed.value])
             raise CorruptBatch(f"batch at base offset {offset} is corrupt: {_REASONS[reason]}")
+
+
+class Kernel:
+    """What validates produced batches; `Reason` in batch_validation.py names its answers."""
+
+    def __init__(self, path: Path, *, keeps_lock: bool) -> None:
+        """With `keeps_lock` a call keeps the interpreter's lock: for the event loop, which would have to wait for it
+        after each call. Without it other threads run meanwhile."""
+        library = ctypes.PyDLL(str(path)) if keeps_lock else ctypes.CDLL(str(path))
+        self._validate = library.tiered_validate
+        self._validate.restype = ctypes.c_int
+        self._validate.argtypes = (
+            ctypes.c_void_p,
+            ctypes.c_int64,
+            ctypes.c_int64,
+            ctypes.c_char_p,
+            ctypes.c_void_p,
+        )
+        self._validate_records = library.tiered_validate_records
+        self._validate_records.restype = ctypes.c_int
+        self._validate_records.argtypes = (*self._validate.argtypes, ctypes.c_void_p, ctypes.c_int64)
+
+    def validate(
+        self, buffer: bytearray | memoryview, position: int, length: int, now_ms: int, limits: bytes, verdict: int
+    ) -> int:
+        """Of the one batch in these bytes, which are writable memory. `limits` is a packed `tiered_limits`, `verdict`
+        the address of a `tiered_verdict`."""
+        address = _byref(_from_buffer(buffer, position)) if length > 0 else None
+        reason: int = self._validate(address, length, now_ms, limits, verdict)
+        return reason
+
+    def validate_records(
+        self, body: bytearray | memoryview, now_ms: int, limits: bytes, verdict: int, refused: bytearray
+    ) -> int:
+        """Of decompressed records. `refused` takes as many packed `tiered_refused_record` as fit."""
+        body_address = _byref(_from_buffer(body)) if len(body) else None
+        refused_address = _byref(_from_buffer(refused)) if refused else None
+        capacity = len(refused) // REFUSED_RECORD_BYTES
+        reason: int = self._validate_records(
+            body_address, len(body), now_ms, limits, verdict, refused_address, capacity
+        )
+        return reason
+
+
+def address_of(memory: bytearray) -> int:
+    """Where `memory` is, as long as it lives and keeps its size."""
+    return ctypes.addressof(ctypes.c_char.from_buffer(memory))
+
+
+@cache
+def kernel(*, keeps_lock: bool) -> Kernel | None:
+    """The native validation, or None where it was not built."""
+    decoder = load()
+    return None if decoder is None else Kernel(decoder.path, keeps_lock=keeps_lock)
 
 
 @cache

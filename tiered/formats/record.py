@@ -89,7 +89,7 @@ def _read_nullable(body: bytes, at: int, end: int) -> tuple[bytes | None, int]:
     return body[at : at + length], at + length
 
 
-def read_varint(body: bytes, at: int) -> tuple[int, int]:
+def read_varint(body: bytes | bytearray | memoryview, at: int) -> tuple[int, int]:
     """A zigzag varint of at most 64 bits and where it ends. Raises IndexError past the end."""
     byte = body[at]
     if byte < 0x80:

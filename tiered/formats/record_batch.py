@@ -250,16 +250,35 @@ def stamp_offsets(buffer: bytearray | memoryview, position: int, base_offset: in
     _I32.pack_into(buffer, position + 12, leader_epoch)
 
 
+def header_at(buffer: Buffer, position: int) -> BatchHeader:
+    """The header at `position`, of which nothing was checked but that its bytes are there."""
+    base_offset, batch_length, *others = _unpack_header(buffer, position)
+    return BatchHeader(base_offset, batch_length + _BEFORE_LENGTH_ENDS, *others)
+
+
+def stamp_max_timestamp(
+    buffer: bytearray | memoryview, position: int, header: BatchHeader, timestamp_ms: int
+) -> BatchHeader:
+    """The header with the greatest time of its records, which keep their times; written in place, with its CRC."""
+    attributes = header.attributes & ~_LOG_APPEND_TIME_BIT
+    _I16.pack_into(buffer, position + _CRC_COVERS_FROM, attributes)
+    _I64.pack_into(buffer, position + 35, timestamp_ms)
+    crc = _stamp_crc(buffer, position, header.size_bytes)
+    return header._replace(attributes=attributes, max_timestamp_ms=timestamp_ms, crc=crc)
+
+
+def _stamp_crc(buffer: bytearray | memoryview, position: int, size_bytes: int) -> int:
+    crc = _crc32c(memoryview(buffer)[position + _CRC_COVERS_FROM : position + size_bytes])
+    _CRC.pack_into(buffer, position + _CRC_POSITION, crc)
+    return crc
+
+
 def stamp_log_append_time(buffer: bytearray | memoryview, position: int, size_bytes: int, timestamp_ms: int) -> None:
     """Gives the batch and so all its records the broker's time, in place; computes the CRC anew."""
     (attributes,) = _I16.unpack_from(buffer, position + 21)
     _I16.pack_into(buffer, position + 21, attributes | _LOG_APPEND_TIME_BIT)
     _I64.pack_into(buffer, position + 35, timestamp_ms)
-    _CRC.pack_into(
-        buffer,
-        position + _CRC_POSITION,
-        _crc32c(memoryview(buffer)[position + _CRC_COVERS_FROM : position + size_bytes]),
-    )
+    _stamp_crc(buffer, position, size_bytes)
 
 
 def recompressed(

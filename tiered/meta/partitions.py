@@ -32,6 +32,7 @@ from tiered.ids import InSyncReplica, TopicId, TopicPartition
 from tiered.meta import replica_sets
 from tiered.meta.cluster import take_number
 from tiered.meta.tables import JsonList, partition, topic
+from tiered.rules.partition.partition_state import RowVersion
 from tiered.rules.replication.replica_set import ReplicaSet, Standings, is_current
 
 MAX_KNOWN_LISTS = 4_096
@@ -60,6 +61,11 @@ class PartitionRow:
     def topic_partition(self) -> TopicPartition:
         """Its name."""
         return TopicPartition(TopicId(self.topic_id), self.partition)
+
+    @property
+    def version(self) -> RowVersion:
+        """What orders it among the versions of this row."""
+        return RowVersion(self.partition_epoch, self.leader_epoch, self.change_number)
 
     @property
     def replica_set(self) -> ReplicaSet:

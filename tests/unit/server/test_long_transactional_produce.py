@@ -77,7 +77,7 @@ async def test_many_batches_of_a_transaction_are_looked_at_in_turns_and_appended
             topics=topics,
             access=Access(state=made.state),
             client_quotas=ClientQuotas(made.clock, lambda: made.state.settings),
-            recompressing=Budget(len(body)),
+            validating=Budget(len(body)),
             verifications=verifications,
         )
         connection = SimpleNamespace(principal=None, host="127.0.0.1")

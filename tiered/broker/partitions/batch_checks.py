@@ -1,103 +1,223 @@
-"""The checks of a produced batch before it is stored: by its header alone, except where a topic is compacted.
+"""What a produced batch must be before it is stored: its header, and every record in it.
 
-Owns those checks and the names of codecs. Must never look at a value, nor know a partition's state.
+Owns how a topic's settings bound a batch, the words of refusals, and the names of codecs. Must never look at a value,
+nor know a partition's state.
 """
 
+import threading
 from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
 
 from tiered.config import TopicConfig
 from tiered.errors import (
+    CorruptBatch,
     InvalidRecord,
     InvalidTimestamp,
     MessageTooLarge,
+    TieredError,
     UnsupportedCompression,
 )
-from tiered.formats import batch_filter, record_batch
-from tiered.formats.record import MIN_RECORD_BYTES
-from tiered.formats.record_batch import DEFAULT_MAX_DECOMPRESSED_BYTES, BatchHeader, Compression
+from tiered.formats import batch_validation, native, record_batch
+from tiered.formats.batch_validation import (
+    BatchLimits,
+    Examiner,
+    NativeExaminer,
+    PureExaminer,
+    Reason,
+    RefusedBatch,
+    RefusedRecord,
+)
+from tiered.formats.record_batch import DEFAULT_MAX_DECOMPRESSED_BYTES, BatchHeader
 
-_ZSTD = int(Compression.ZSTD)
 _CODES = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 """What `compression.type` may be, besides `producer`, which keeps the client's codec."""
-MAX_NAMED_RECORDS = 10_000
-"""Of one batch: a compressed one may have millions that are refused."""
 
 
-class RecordsWithoutKey(InvalidRecord):
-    """Records of a batch for a compacted topic have no key: those at these places in it."""
+class RefusedRecords(TieredError):
+    """Records of a batch are refused for their own sake, and named (KIP-467): the others could be sent without them."""
 
-    def __init__(self, message: str, *, places: Sequence[int]) -> None:
+    def __init__(self, message: str, *, records: Sequence[tuple[int, str]]) -> None:
+        """`records` are the first of them: the place of each in its batch, counted from 0, and why it is refused."""
         super().__init__(message)
-        self.places = places
+        self.records = records
 
 
-def checked_header(buffer: memoryview, position: int, end: int, config: TopicConfig, name: str) -> BatchHeader:
-    """The header of the one batch in `buffer[position:end]`, whose bytes are whole and right.
+class RecordsWithoutKey(RefusedRecords, InvalidRecord):
+    """Records of a batch for a compacted topic have no key."""
 
-    Raises InvalidRecord, MessageTooLarge, UnsupportedCompression and CorruptBatch.
+
+class RecordsOutOfTime(RefusedRecords, InvalidTimestamp):
+    """The times of some records are further from the broker's than the topic allows."""
+
+
+def limits_of(config: TopicConfig) -> BatchLimits:
+    """What a topic with these settings takes."""
+    return _limits(
+        config.max_message_bytes,
+        config.message_timestamp_before_max_ms,
+        config.message_timestamp_after_max_ms,
+        config.is_compacted,
+        config.is_log_append_time,
+    )
+
+
+# Ten thousand partitions of one topic share one.
+@lru_cache(maxsize=1024)
+def _limits(
+    max_message_bytes: int, before_max_ms: int, after_max_ms: int, needs_keys: bool, sets_time: bool
+) -> BatchLimits:
+    return BatchLimits(
+        max_message_bytes=max_message_bytes,
+        max_plain_bytes=DEFAULT_MAX_DECOMPRESSED_BYTES,
+        before_max_ms=before_max_ms,
+        after_max_ms=after_max_ms,
+        needs_keys=needs_keys,
+        sets_time=sets_time,
+    )
+
+
+class _Examiners(threading.local):
+    """One thread's. An event loop's keeps the interpreter's lock, that of a thread beside it lets others have it."""
+
+    def __init__(self) -> None:
+        self.of_loop, self.beside_loop = _examiner(keeps_lock=True), _examiner(keeps_lock=False)
+
+
+def _examiner(*, keeps_lock: bool) -> Examiner:
+    kernel = native.kernel(keeps_lock=keeps_lock)
+    return PureExaminer() if kernel is None else NativeExaminer(kernel)
+
+
+_examiners = _Examiners()
+
+
+class ValidatedBatch(NamedTuple):
+    """A batch that may be stored in a topic with these limits: where it is, and its header."""
+
+    buffer: memoryview
+    position: int
+    end: int
+    header: BatchHeader
+    limits: BatchLimits
+
+
+def validated(
+    buffer: memoryview,
+    position: int,
+    end: int,
+    limits: BatchLimits,
+    now_ms: int,
+    name: str,
+    max_plain_bytes: int | None = None,
+) -> ValidatedBatch | None:
+    """The one batch in `buffer[position:end]`, every record of which may be stored; for an event loop.
+
+    The header's maximum timestamp is that of the records, in the buffer too. None when the records decompress to more
+    than `max_plain_bytes`: too much work for an event loop. Raises InvalidRecord, InvalidTimestamp, MessageTooLarge,
+    UnsupportedCompression and CorruptBatch, with `name` for people.
     """
-    if end - position >= record_batch.MIN_BATCH_BYTES and buffer[position + record_batch.MAGIC_POSITION] != 2:
-        raise InvalidRecord(f"{name}: only record batches of magic 2 are stored; upgrade the client")
-    header = record_batch.read_header(buffer, position, end)
-    _check_shape(header, end - position, config, name)
-    record_batch.verify_crc(buffer, position, header.size_bytes)
-    return header
+    verdict = batch_validation.validate(
+        _examiners.of_loop, buffer, position, end, limits, now_ms, max_plain_bytes=max_plain_bytes
+    )
+    if isinstance(verdict, RefusedBatch):
+        raise _refusal(verdict, end - position, limits, now_ms, name)
+    return None if verdict is None else ValidatedBatch(buffer, position, end, verdict, limits)
 
 
-def _check_shape(header: BatchHeader, size_bytes: int, config: TopicConfig, name: str) -> None:
-    if header.size_bytes != size_bytes:
-        raise InvalidRecord(f"{name}: a produce request carries exactly one batch for each partition")
-    if size_bytes > config.max_message_bytes:
-        raise MessageTooLarge(
-            f"{name}: a batch of {size_bytes} bytes exceeds max.message.bytes={config.max_message_bytes}"
+def validated_in_thread(
+    buffer: memoryview, position: int, end: int, limits: BatchLimits, now_ms: int, name: str, codec: int | None
+) -> ValidatedBatch:
+    """The same for a thread beside the event loop, whatever it takes; in the codec `codec`, where that is one.
+
+    Memory: as `BatchLimits.max_plain_bytes` says, twice with a codec.
+    """
+    verdict = batch_validation.validate(_examiners.beside_loop, buffer, position, end, limits, now_ms)
+    if isinstance(verdict, RefusedBatch):
+        raise _refusal(verdict, end - position, limits, now_ms, name)
+    assert verdict is not None
+    batch = ValidatedBatch(buffer, position, end, verdict, limits)
+    return batch if codec is None else recompressed(batch, codec)
+
+
+def _refusal(refused: RefusedBatch, size_bytes: int, limits: BatchLimits, now_ms: int, name: str) -> TieredError:
+    header = refused.header
+    if header is None:
+        if refused.reason == Reason.MAGIC:
+            return InvalidRecord(f"{name}: only record batches of magic 2 are stored; upgrade the client")
+        return CorruptBatch(f"{name}: {size_bytes} bytes are fewer than a batch header's")
+    match refused.reason:
+        case Reason.SIZE if header.size_bytes > size_bytes or header.size_bytes < record_batch.MIN_BATCH_BYTES:
+            return CorruptBatch(f"{name}: the batch claims {header.size_bytes} bytes, {size_bytes} were sent")
+        case Reason.SIZE:
+            return InvalidRecord(f"{name}: a produce request carries exactly one batch for each partition")
+        case Reason.TOO_LARGE:
+            return MessageTooLarge(
+                f"{name}: a batch of {size_bytes} bytes exceeds max.message.bytes={limits.max_message_bytes}"
+            )
+        case Reason.CRC:
+            return CorruptBatch(f"{name}: the CRC of the batch does not match its bytes")
+        case Reason.CODEC:
+            return UnsupportedCompression(f"{name}: compression codec {header.compression} is unknown")
+        case Reason.RECORDS:
+            return _refused_records(refused, header, limits, now_ms, name)
+        case _:
+            return InvalidRecord(f"{name}: {_words(refused, header)}. Nothing of the batch was stored")
+
+
+def _words(refused: RefusedBatch, header: BatchHeader) -> str:
+    record = f"record {refused.record} of {header.record_count}"
+    match refused.reason:
+        case Reason.CONTROL:
+            return "clients may not write control batches"
+        case Reason.COUNT:
+            return (
+                f"the batch's count of {header.record_count} records contradicts its last offset delta "
+                f"{header.last_offset_delta}"
+            )
+        case Reason.TRANSACTION:
+            return "a batch of a transaction needs a producer id"
+        case Reason.SEQUENCE:
+            return "an idempotent batch needs a producer epoch and a sequence"
+        case Reason.COMPRESSION:
+            return f"the batch cannot be decompressed: {refused.detail}"
+        case Reason.FEW_RECORDS:
+            return f"the batch claims {header.record_count} records and ends behind {refused.record}"
+        case Reason.MANY_BYTES:
+            return f"bytes follow the last of the batch's {header.record_count} records"
+        case Reason.OFFSET:
+            return f"the offset delta of {record} is not {refused.record}"
+        case _:
+            return f"{record} is malformed: its lengths, headers or time contradict its bytes"
+
+
+def _refused_records(
+    refused: RefusedBatch, header: BatchHeader, limits: BatchLimits, now_ms: int, name: str
+) -> RecordsOutOfTime | RecordsWithoutKey:
+    """Kafka's codes: times count more than keys."""
+    reasons = [(record.record, _reason(record, limits, now_ms)) for record in refused.records]
+    first, why = reasons[0]
+    message = (
+        f"{name}: record {first} of the batch is refused, and {refused.refused_records} of {header.record_count} are: "
+        f"{why}"
+    )
+    if all(record.has_no_key for record in refused.records):
+        return RecordsWithoutKey(message, records=reasons)
+    return RecordsOutOfTime(message, records=reasons)
+
+
+def _reason(record: RefusedRecord, limits: BatchLimits, now_ms: int) -> str:
+    if record.has_no_key:
+        return "it has no key, and the topic is compacted (cleanup.policy): give every record a key"
+    if record.timestamp_ms > now_ms:
+        return (
+            f"its timestamp {record.timestamp_ms} is {record.timestamp_ms - now_ms} ms ahead of the broker's clock, "
+            f"more than message.timestamp.after.max.ms={limits.after_max_ms}"
         )
-    if header.record_count <= 0 or header.last_offset_delta != header.record_count - 1:
-        raise InvalidRecord(f"{name}: the batch's record count contradicts its last offset delta")
-    # A batch that claims millions of records takes their offsets, and has readers ask for them for ever.
-    body_bytes = DEFAULT_MAX_DECOMPRESSED_BYTES if header.compression else size_bytes - record_batch.HEADER_BYTES
-    if header.record_count > body_bytes // MIN_RECORD_BYTES:
-        raise InvalidRecord(f"{name}: {header.record_count} records do not fit into a batch of {size_bytes} bytes")
-    if header.is_control:
-        raise InvalidRecord(f"{name}: clients may not write control batches")
-    if header.is_transactional and header.producer_id < 0:
-        raise InvalidRecord(f"{name}: a batch of a transaction needs a producer id")
-    if header.compression > _ZSTD:
-        raise UnsupportedCompression(f"{name}: compression codec {header.compression} is unknown")
-    if header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):
-        raise InvalidRecord(f"{name}: an idempotent batch needs a producer epoch and a sequence")
-
-
-def check_timestamps(header: BatchHeader, config: TopicConfig, now_ms: int, name: str) -> None:
-    """Returns when the batch's times are what the topic allows. Raises InvalidTimestamp."""
-    if config.is_log_append_time:
-        return
-    if header.max_timestamp_ms > now_ms + config.message_timestamp_after_max_ms:
-        raise InvalidTimestamp(
-            f"{name}: timestamp {header.max_timestamp_ms} is too far ahead (message.timestamp.after.max.ms)"
-        )
-    earliest = now_ms - config.message_timestamp_before_max_ms
-    if 0 <= header.base_timestamp_ms < earliest:
-        raise InvalidTimestamp(
-            f"{name}: timestamp {header.base_timestamp_ms} is too old (message.timestamp.before.max.ms)"
-        )
-
-
-def check_keys(buffer: memoryview, position: int, header: BatchHeader, name: str) -> None:
-    """Returns when every record of a batch for a compacted topic has a key. Raises RecordsWithoutKey, CorruptBatch."""
-    data = buffer[position : position + header.size_bytes]
-    keyless: list[int] = []
-    count = 0
-    for index, record in enumerate(batch_filter.keyed_records(data)):
-        if record.key is None:
-            count += 1
-            if count <= MAX_NAMED_RECORDS:
-                keyless.append(index)
-    if keyless:
-        raise RecordsWithoutKey(
-            f"{name}: record {keyless[0]} of the batch has no key, and {count} of {header.record_count} have "
-            "none. The topic is compacted (cleanup.policy): give every record a key",
-            places=keyless,
-        )
+    return (
+        f"its timestamp {record.timestamp_ms} is {now_ms - record.timestamp_ms} ms behind the broker's clock, "
+        f"more than message.timestamp.before.max.ms={limits.before_max_ms}"
+    )
 
 
 def foreign_codec(attributes: int, config: TopicConfig) -> int | None:
@@ -106,9 +226,7 @@ def foreign_codec(attributes: int, config: TopicConfig) -> int | None:
     return None if wanted is None or wanted == attributes & 7 else wanted
 
 
-def recompressed(
-    buffer: memoryview, position: int, header: BatchHeader, code: int
-) -> tuple[memoryview, int, int, BatchHeader]:
-    """The same records in the topic's own codec: buffer, position and end, and their new header."""
-    data = memoryview(record_batch.recompressed(buffer[: position + header.size_bytes], position, code))
-    return data, 0, len(data), record_batch.read_header(data, 0)
+def recompressed(batch: ValidatedBatch, code: int) -> ValidatedBatch:
+    """The same records in the topic's own codec."""
+    buffer = memoryview(record_batch.recompressed(batch.buffer[: batch.end], batch.position, code))
+    return ValidatedBatch(buffer, 0, len(buffer), record_batch.read_header(buffer, 0), batch.limits)

@@ -13,6 +13,7 @@ from functools import partial
 from tiered.broker.host.disk_reserve import DiskReserve
 from tiered.broker.partitions import batch_checks
 from tiered.broker.partitions.acknowledgements import Acknowledgements
+from tiered.broker.partitions.batch_checks import ValidatedBatch, limits_of
 from tiered.broker.partitions.cold_end import ColdEnd
 from tiered.broker.partitions.fetch_wait import Waiters
 from tiered.broker.partitions.leadership import Leadership
@@ -36,14 +37,14 @@ from tiered.file_slice import FileSlice
 from tiered.formats import record_batch
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.formats.producer_snapshot import ProducerEntry
-from tiered.formats.record_batch import TRANSACTIONAL_BIT, BatchHeader
+from tiered.formats.record_batch import TRANSACTIONAL_BIT
 from tiered.formats.segment_object import AbortedIndexEntry
 from tiered.hot.log import Log
 from tiered.ids import InSyncReplica, TopicPartition
 from tiered.meta.partitions import PartitionRow
 from tiered.metrics import TrafficState
 from tiered.rules.partition import partition_state, producer_state, read_plan
-from tiered.rules.partition.partition_state import PartitionOffsets, RowOrder, RowVersion
+from tiered.rules.partition.partition_state import PartitionOffsets, RowOrder
 from tiered.rules.replication import isr
 
 log = logging.getLogger(__name__)
@@ -93,6 +94,8 @@ class Partition(ColdEnd):
         self.name = f"{topic}-{topic_partition.partition}"
         """For people."""
         self.config = config
+        self.limits = limits_of(config)
+        """What a batch must be to be stored here."""
         self.log = log
         self.broker_id = broker_id
         self.role = Role.NONE
@@ -157,7 +160,7 @@ class Partition(ColdEnd):
             self._deferred.append((row, broker_epoch))
             return
         if self.row is not None:
-            match partition_state.order_of(_version(row), _version(self.row)):
+            match partition_state.order_of(row.version, self.row.version):
                 case RowOrder.OLDER:
                     return
                 case RowOrder.CONTRADICTION:
@@ -346,9 +349,10 @@ class Partition(ColdEnd):
         acks: int,
         now_ms: int,
         verified: Verification | None = None,
+        validated: ValidatedBatch | None = None,
     ) -> Appended:
-        """Where the one batch in `buffer[position:end]` went. Stamps it in place and writes it; the caller's
-        bytes are changed even when this raises.
+        """Where the one batch in `buffer[position:end]` went. Validates it unless it is `validated` for these limits.
+        Stamps it in place and writes it; the caller's bytes are changed even when this raises.
 
         A duplicate of one of the producer's last five batches answers with the first copy's offset. The first batch of
         a transaction has to be `verified`. Raises what `errors` calls InvalidRecord, MessageTooLarge, CorruptBatch,
@@ -358,10 +362,10 @@ class Partition(ColdEnd):
         if self.closed:
             raise ShuttingDown(f"{self.name} is closing here; refresh metadata and retry")
         leadership = self.leadership or self.require_leader()
-        header = batch_checks.checked_header(buffer, position, end, self.config, self.name)
-        batch_checks.check_timestamps(header, self.config, now_ms, self.name)
-        if self.config.is_compacted:
-            batch_checks.check_keys(buffer, position, header, self.name)
+        if validated is None or validated.limits is not self.limits:
+            validated = batch_checks.validated(buffer, position, end, self.limits, now_ms, self.name)
+            assert validated is not None
+        header = validated.header
         if header.producer_id >= 0:
             verdict = self.producers.verdict(header, now_ms)
             if isinstance(verdict, producer_state.Duplicate):
@@ -376,8 +380,8 @@ class Partition(ColdEnd):
             self._require_replicas(leadership, acks)
             wanted = batch_checks.foreign_codec(header.attributes, self.config)
             if wanted is not None:
-                buffer, position, end, header = batch_checks.recompressed(buffer, position, header, wanted)
-            return self._write(leadership, buffer, position, end, header, now_ms)
+                validated = batch_checks.recompressed(validated, wanted)
+            return self._write(leadership, validated, now_ms)
         except Retriable as error:
             if header.producer_id >= 0:
                 self.producers.refused(header, error, now_ms)
@@ -419,9 +423,8 @@ class Partition(ColdEnd):
                 f"are alive than min.insync.replicas={self.config.min_insync_replicas}: nothing was appended"
             )
 
-    def _write(
-        self, leadership: Leadership, buffer: memoryview, position: int, end: int, header: BatchHeader, now_ms: int
-    ) -> Appended:
+    def _write(self, leadership: Leadership, batch: ValidatedBatch, now_ms: int) -> Appended:
+        buffer, position, end, header, _ = batch
         base_offset = self._next_offset(now_ms)
         record_batch.stamp_offsets(buffer, position, base_offset, self.leader_epoch)
         log_append_time_ms = NO_TIMESTAMP
@@ -575,7 +578,7 @@ class Partition(ColdEnd):
     def configure(self, config: TopicConfig) -> None:
         """Takes new settings at once; they apply from the next append on."""
         self.changed()
-        self.config = config
+        self.config, self.limits = config, limits_of(config)
         self.log.config = log_config(config)
         if self.leadership is not None:
             self.leadership.configure(config.min_insync_replicas)
@@ -594,7 +597,3 @@ class Partition(ColdEnd):
         self.closed = True
         self.waiters.wake()
         self.growth.wake()
-
-
-def _version(row: PartitionRow) -> RowVersion:
-    return RowVersion(row.partition_epoch, row.leader_epoch, row.change_number)

@@ -6,13 +6,14 @@ never on the event loop for longer than one small batch takes.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tiered.broker.context import BrokerContext
 from tiered.broker.partitions.acknowledge import acknowledged, is_acknowledged
-from tiered.broker.partitions.batch_checks import foreign_codec
-from tiered.broker.partitions.partition import ALL, Appended, Partition
+from tiered.broker.partitions.batch_checks import ValidatedBatch, foreign_codec, validated_in_thread
+from tiered.broker.partitions.partition import ALL, Partition
 from tiered.broker.partitions.topics import Topic
 from tiered.errors import CorruptBatch, Invalid, InvalidTimestamp, InvalidTopic, LogDirFailed, TieredError
 from tiered.formats.record_batch import Compression, Record, encode_batch
@@ -144,16 +145,15 @@ class RecordWriter:
             )
             for offset, each in enumerate(batch.records)
         ]
-        try:
-            codec = foreign_codec(NO_CODEC, partition.config)
-            if codec is None and sum(each.size_bytes for each in batch.records) < LARGE_BYTES:
-                encoded = encode_batch(records)
+        codec = foreign_codec(NO_CODEC, partition.config)
+        with self._counting_errors():
+            if codec is None and sum(record.size_bytes for record in batch.records) < LARGE_BYTES:
+                encoded, validation = _encoded(records, NO_CODEC), None
             else:
-                compression = Compression(NO_CODEC if codec is None else codec)
-                encoded = await asyncio.to_thread(encode_batch, records, compression=compression)
-        except CorruptBatch as error:
-            raise InvalidTimestamp(str(error)) from None
-        appended = self._appended(partition, bytearray(encoded), now_ms)
+                encoded, validation = await asyncio.to_thread(_validated, records, codec or NO_CODEC, partition, now_ms)
+            appended = partition.append(encoded, 0, len(encoded), acks=ALL, now_ms=now_ms, validated=validation)
+        self._context.counters.produced_bytes += len(encoded)
+        self._context.counters.produced_batches += 1
         if not is_acknowledged(partition, appended, ALL):
             await acknowledged(
                 self._context,
@@ -172,14 +172,28 @@ class RecordWriter:
             for record in records
         ]
 
-    def _appended(self, partition: Partition, batch: bytearray, now_ms: int) -> Appended:
+    @contextmanager
+    def _counting_errors(self) -> Iterator[None]:
         counters = self._context.counters
         try:
-            appended = partition.append(memoryview(batch), 0, len(batch), acks=ALL, now_ms=now_ms)
+            yield
         except TieredError as error:
             counters.produce_errors += 1
             counters.disk_errors += isinstance(error, LogDirFailed)
             raise
-        counters.produced_bytes += len(batch)
-        counters.produced_batches += 1
-        return appended
+
+
+def _encoded(records: Sequence[Record], codec: int) -> memoryview:
+    try:
+        return memoryview(bytearray(encode_batch(records, compression=Compression(codec))))
+    except CorruptBatch as error:
+        raise InvalidTimestamp(str(error)) from None
+
+
+def _validated(
+    records: Sequence[Record], codec: int, partition: Partition, now_ms: int
+) -> tuple[memoryview, ValidatedBatch]:
+    """For a thread: both take long."""
+    encoded = _encoded(records, codec)
+    limits, name = partition.limits, partition.name
+    return encoded, validated_in_thread(encoded, 0, len(encoded), limits, now_ms, name, None)

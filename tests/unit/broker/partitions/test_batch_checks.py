@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.partition_appends import NOW_MS, batch, keyed
 from tiered.broker.partitions import batch_checks
-from tiered.broker.partitions.batch_checks import MAX_NAMED_RECORDS, RecordsWithoutKey, checked_header
+from tiered.broker.partitions.batch_checks import RecordsOutOfTime, RecordsWithoutKey, ValidatedBatch, limits_of
 from tiered.config import TopicConfig
 from tiered.errors import (
     CorruptBatch,
@@ -15,13 +15,20 @@ from tiered.errors import (
     MessageTooLarge,
     TieredError,
 )
-from tiered.formats.record_batch import BatchHeader, Compression, Record, encode_batch, read_header
+from tiered.formats.batch_validation import MAX_REFUSED_RECORDS
+from tiered.formats.record_batch import BatchHeader, Compression, Record, encode_batch
 
 ONE = [Record(offset=0, timestamp_ms=NOW_MS, key=None, value=b"v")]
 
 
-def checked(data: bytes, config: TopicConfig = TopicConfig()) -> BatchHeader:  # noqa: B008 - frozen
-    return checked_header(memoryview(data), 0, len(data), config, "orders-0")
+def validated(data: bytes, config: TopicConfig = TopicConfig(), now_ms: int = NOW_MS) -> ValidatedBatch:  # noqa: B008 - frozen
+    batch = batch_checks.validated(memoryview(bytearray(data)), 0, len(data), limits_of(config), now_ms, "orders-0")
+    assert batch is not None
+    return batch
+
+
+def checked(data: bytes, config: TopicConfig = TopicConfig(), now_ms: int = NOW_MS) -> BatchHeader:  # noqa: B008 - frozen
+    return validated(data, config, now_ms).header
 
 
 @pytest.mark.parametrize(
@@ -43,38 +50,34 @@ def test_a_batch_that_may_not_be_stored_is_refused_in_words(data: bytes, error: 
         checked(data)
 
 
-def test_a_batch_that_claims_more_records_than_fit_into_it_is_refused_and_the_fullest_is_not() -> None:
-    small = [Record(offset=number, timestamp_ms=0, key=None, value=None) for number in range(2)]
-    assert checked(encode_batch(small)).record_count == 2
-    data = bytearray(encode_batch(ONE))
-    data[23:27] = (999).to_bytes(4, "big")  # last offset delta
-    data[57:61] = (1000).to_bytes(4, "big")  # record count
-    with pytest.raises(InvalidRecord, match="1000 records do not fit"):
-        checked(bytes(data))
-
-
 def test_times_are_refused_beyond_the_topics_bounds_unless_the_broker_sets_them() -> None:
-    header, config = read_header(batch("v"), 0), TopicConfig(message_timestamp_after_max_ms=5)
-    batch_checks.check_timestamps(header, config, NOW_MS - 5, "orders-0")
-    with pytest.raises(InvalidTimestamp, match="too far ahead"):
-        batch_checks.check_timestamps(header, config, NOW_MS - 6, "orders-0")
-    config = TopicConfig(message_timestamp_before_max_ms=5)
-    with pytest.raises(InvalidTimestamp, match="too old"):
-        batch_checks.check_timestamps(header, config, NOW_MS + 6, "orders-0")
-    config = replace(config, message_timestamp_type="LogAppendTime")
-    batch_checks.check_timestamps(header, config, NOW_MS + 6, "orders-0")
+    times = [NOW_MS, NOW_MS + 7, -1, NOW_MS - 7]
+    data = encode_batch([replace(ONE[0], offset=at, timestamp_ms=time_ms) for at, time_ms in enumerate(times)])
+    assert checked(data).max_timestamp_ms == NOW_MS + 7
+    with pytest.raises(
+        RecordsOutOfTime, match=r"1 of 4 are: .* 7 ms ahead .* message.timestamp.after.max.ms=5"
+    ) as raised:
+        checked(data, TopicConfig(message_timestamp_after_max_ms=5))
+    assert isinstance(raised.value, InvalidTimestamp)
+    assert [place for place, _ in raised.value.records] == [1]
+    config = TopicConfig(message_timestamp_before_max_ms=5, message_timestamp_after_max_ms=7)
+    with pytest.raises(RecordsOutOfTime, match=r"record 3 .* 7 ms behind .* message.timestamp.before.max.ms=5"):
+        checked(data, config)
+    assert checked(data, replace(config, message_timestamp_type="LogAppendTime")).record_count == 4
 
 
 def test_records_without_a_key_are_named_by_their_places_but_not_by_the_million() -> None:
-    good = keyed("k", "v")
-    batch_checks.check_keys(memoryview(good), 0, read_header(good, 0), "orders-0")
-    keys = [b"k", None, b"k", *[None] * MAX_NAMED_RECORDS]
+    compacted = TopicConfig(cleanup_policy=("compact",))
+    assert checked(bytes(keyed("k", "v")), compacted).record_count == 1
+    keys = [b"k", None, b"k", *[None] * MAX_REFUSED_RECORDS]
     records = [Record(offset=at, timestamp_ms=0, key=key, value=b"") for at, key in enumerate(keys)]
-    data = encode_batch(records, compression=Compression.LZ4)
-    with pytest.raises(RecordsWithoutKey, match="record 1 of the batch has no key, and 10001 of 10003") as raised:
-        batch_checks.check_keys(memoryview(data), 0, read_header(data, 0), "orders-0")
-    assert list(raised.value.places[:2]) == [1, 3]
-    assert len(raised.value.places) == MAX_NAMED_RECORDS
+    for codec in (Compression.NONE, Compression.LZ4):
+        data = encode_batch(records, compression=codec)
+        assert checked(data).record_count == len(keys)
+        with pytest.raises(RecordsWithoutKey, match="record 1 of the batch is refused, and 10001 of 10003") as raised:
+            checked(data, compacted)
+        assert [place for place, _ in raised.value.records[:2]] == [1, 3]
+        assert len(raised.value.records) == MAX_REFUSED_RECORDS
 
 
 def test_a_batch_gets_the_topics_codec_only_where_it_has_another() -> None:
@@ -83,7 +86,6 @@ def test_a_batch_gets_the_topics_codec_only_where_it_has_another() -> None:
     assert batch_checks.foreign_codec(Compression.ZSTD, TopicConfig()) is None
     code = batch_checks.foreign_codec(Compression.ZSTD, config)
     assert code == Compression.LZ4
-    data = encode_batch(ONE, compression=Compression.ZSTD)
-    after, start, end, header = batch_checks.recompressed(memoryview(data), 0, read_header(data, 0), code)
-    assert checked(bytes(after[start:end])) == header
-    assert (header.compression, header.record_count) == (Compression.LZ4, 1)
+    after = batch_checks.recompressed(validated(encode_batch(ONE, compression=Compression.ZSTD)), code)
+    assert checked(bytes(after.buffer[after.position : after.end])) == after.header
+    assert (after.header.compression, after.header.record_count) == (Compression.LZ4, 1)

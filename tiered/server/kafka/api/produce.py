@@ -8,15 +8,21 @@ on that adds the partition to the transaction (KIP-890).
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 
 from tiered.broker.partitions.acknowledge import acknowledged, is_acknowledged, not_in_time
 from tiered.broker.partitions.acknowledgements import Commit
-from tiered.broker.partitions.batch_checks import RecordsWithoutKey, foreign_codec
+from tiered.broker.partitions.batch_checks import (
+    RefusedRecords,
+    ValidatedBatch,
+    foreign_codec,
+    validated,
+    validated_in_thread,
+)
 from tiered.broker.partitions.partition import Appended, Partition
 from tiered.broker.partitions.topics import Topic
-from tiered.broker.partitions.transactions import Verification
 from tiered.broker.security.access import Rights
 from tiered.errors import (
     InvalidRecord,
@@ -30,7 +36,6 @@ from tiered.errors import (
     TransactionalIdNotAuthorized,
     UnsupportedCompression,
 )
-from tiered.formats import record_batch
 from tiered.rules.security.acl import Operation, ResourceType
 from tiered.server.kafka import throttling
 from tiered.server.kafka.authorize import refusal, rights_of, topic_refusal
@@ -57,6 +62,8 @@ NO_ACKS = 0
 MAX_PARTITIONS = 20_000
 # A request of more batches is appended in turns: one of 20,000 would hold everybody up for seconds.
 LONG_PRODUCE_BATCHES = 200
+LONG_PRODUCE_MS = 10
+"""One that has taken so long goes on in turns, too."""
 ALL = -1
 # A longer wait than any client asks for; it bounds how long a vanished client's wait can last.
 MAX_TIMEOUT_MS = 600_000
@@ -67,7 +74,11 @@ _ATTRIBUTES = 22
 _CODEC = 7
 _TRANSACTIONAL = 16
 
-# Smaller batches without compression get theirs within a millisecond or two, where they stand.
+# What the event loop validates itself, within a millisecond or two; a thread does what takes longer.
+INLINE_BYTES = 2 << 20
+INLINE_COMPRESSED_BYTES = 32 << 10
+INLINE_PLAIN_BYTES = 256 << 10
+# Batches without compression that are smaller are given their topic's codec by the event loop.
 RECOMPRESS_INLINE_BYTES = 64 << 10
 
 Wait = tuple[Partition, Appended, list[PartitionResult], int]
@@ -91,43 +102,52 @@ def handle(request: RawRequest) -> Answer:
         known = None if is_long else verified_at_once(context, asked.transactional_id, _unverified(request, asked))
         if known is not None:
             beforehand = known
-        elif context.broker.recompressing.has_free(request.end):
-            own = memoryview(bytearray(request.buffer[: request.end]))
-            return _answer_verified(request._replace(buffer=own), asked, asked.transactional_id)
+        elif context.broker.validating.has_free(request.end):
+            return _answer_verified(_with_own_buffer(request), asked, asked.transactional_id)
         elif not is_long:
             beforehand = refused_for_now(_unverified(request, asked), context.broker.clock.now_ms())
-    if context.broker.topics.have_codecs:
-        foreign = list(_long_to_recompress(request, asked))
-        # Batches beyond the budget are compressed at once: waiting requests would hold too much memory.
-        if foreign and context.broker.recompressing.has_free(request.end):
-            own = memoryview(bytearray(request.buffer[: request.end]))
-            return _answer_recompressed(request._replace(buffer=own), asked, foreign, beforehand)
-    if count > LONG_PRODUCE_BATCHES:
-        if not context.broker.recompressing.has_free(request.end):
-            raise Throttled("too many requests of many batches wait for their turn; send fewer or smaller ones")
-        own = memoryview(bytearray(request.buffer[: request.end]))
-        return _append_long(request._replace(buffer=own), asked, beforehand)
+    if count > LONG_PRODUCE_BATCHES and not context.broker.validating.has_free(request.end):
+        raise Throttled("too many requests of many batches wait for their turn; send fewer or smaller ones")
     appending = _begin(request, asked, beforehand)
-    for _ in _append_each(appending):
-        pass
+    steps = _append_each(appending)
+    if count > LONG_PRODUCE_BATCHES:
+        return _append_later(appending, steps, None)
+    for long_validation in steps:
+        if long_validation is not None or (count > 1 and _takes_long(appending)):
+            return _append_later(appending, steps, long_validation)
     return _outcome(appending)
 
 
-async def _append_long(
-    request: RawRequest, asked: ProduceRequest, beforehand: Beforehand
-) -> Parts | Overlapping | None:
-    async with request.context.broker.recompressing.taken(request.end):
-        return await _append_in_turns(request, asked, beforehand)
+def _takes_long(appending: "_Appending") -> bool:
+    return appending.request.context.broker.clock.monotonic_ms() - appending.started_ms > LONG_PRODUCE_MS
+
+
+def _with_own_buffer(request: RawRequest) -> RawRequest:
+    """For requests that wait: the connection reads the next one into its buffer."""
+    return request._replace(buffer=memoryview(bytearray(request.buffer[: request.end])))
+
+
+def _append_later(
+    appending: "_Appending", steps: "Iterator[_LongValidation | None]", first: "_LongValidation | None"
+) -> Coroutine[None, None, Parts | Overlapping | None]:
+    """Appends what is left in turns: others get theirs meanwhile. Requests of one connection keep their order."""
+    appending.request = _with_own_buffer(appending.request)
+    return _append_in_turns(appending, chain((first,), steps))
 
 
 async def _append_in_turns(
-    request: RawRequest, asked: ProduceRequest, beforehand: Beforehand
+    appending: "_Appending", steps: "Iterator[_LongValidation | None]"
 ) -> Parts | Overlapping | None:
-    """For requests of many batches: others get their turn meanwhile."""
-    appending = _begin(request, asked, beforehand)
-    async for _ in in_turns(_append_each(appending)):
-        pass
+    request = appending.request
+    async with request.context.broker.validating.taken(request.end):
+        await _append_rest(appending, steps)
     return _outcome(appending)
+
+
+async def _append_rest(appending: "_Appending", steps: "Iterator[_LongValidation | None]") -> None:
+    async for long_validation in in_turns(steps):
+        if long_validation is not None:
+            await long_validation.carry_out(appending.request)
 
 
 @dataclass(slots=True)
@@ -153,34 +173,109 @@ def _begin(request: RawRequest, asked: ProduceRequest, beforehand: Beforehand) -
     return _Appending(request, asked, beforehand, started_ms)
 
 
-def _append_each(appending: _Appending) -> Iterator[None]:
-    """Appends one batch after the other."""
-    request, asked, waits = appending.request, appending.asked, appending.waits
+class _LongValidation:
+    """A batch that takes more work than the event loop does, and what came of it."""
+
+    __slots__ = ("_codec", "_end", "_outcome", "_partition", "_position")
+
+    def __init__(self, partition: Partition, position: int, end: int, codec: int | None) -> None:
+        """`codec` is the one that its topic wants, where it has another."""
+        self._partition, self._position, self._end, self._codec = partition, position, end, codec
+        self._outcome: ValidatedBatch | TieredError | None = None
+
+    async def carry_out(self, request: RawRequest) -> None:
+        broker = request.context.broker
+        async with broker.validating_turns:
+            try:
+                self._outcome = await asyncio.to_thread(
+                    validated_in_thread,
+                    request.buffer,
+                    self._position,
+                    self._end,
+                    self._partition.limits,
+                    broker.clock.now_ms(),
+                    self._partition.name,
+                    self._codec,
+                )
+            except TieredError as error:
+                self._outcome = error.without_frames()
+
+    def result(self) -> ValidatedBatch:
+        """Raises why the batch is refused."""
+        assert self._outcome is not None
+        if isinstance(self._outcome, TieredError):
+            raise self._outcome
+        return self._outcome
+
+
+def _validation(
+    request: RawRequest, partition: Partition, position: int, end: int
+) -> ValidatedBatch | _LongValidation | None:
+    """Of a compressed or large batch: what was validated, or what has to be outside the event loop. None for all
+    others: `Partition.append` validates them, for next to nothing.
+
+    A batch that is compressed may hold a thousand times its size. Raises why the batch is refused.
+    """
+    size_bytes = end - position
+    attributes = request.buffer[position + _ATTRIBUTES]
+    if (not attributes & _CODEC and size_bytes <= RECOMPRESS_INLINE_BYTES) or partition.leadership is None:
+        return None
+    codec = foreign_codec(attributes, partition.config)
+    if attributes & _CODEC:
+        if codec is None and size_bytes <= INLINE_COMPRESSED_BYTES:
+            now_ms = request.context.broker.clock.now_ms()
+            short = validated(
+                request.buffer, position, end, partition.limits, now_ms, partition.name, INLINE_PLAIN_BYTES
+            )
+            if short is not None:
+                return short
+    elif codec is None and size_bytes <= INLINE_BYTES:
+        return None
+    if size_bytes > partition.limits.max_message_bytes:
+        return None  # It is refused for its size alone.
+    return _LongValidation(partition, position, end, codec)
+
+
+def _append_each(appending: _Appending) -> Iterator[_LongValidation | None]:
+    """Appends one batch after the other. A validation that it yields has to be carried out before it goes on."""
+    asked, waits = appending.asked, appending.waits
     failed, verifications = appending.beforehand
-    broker = request.context.broker
+    broker = appending.request.context.broker
     for topic in asked.topics:
-        rights = rights_of(request.context)
+        rights = rights_of(appending.request.context)
         answers: list[PartitionResult] = []
-        denied = None if rights is None else _denied(request, asked, topic, rights)
+        denied = None if rights is None else _denied(appending.request, asked, topic, rights)
         for index, position, end in topic.partitions:
-            yield
-            outcome: TieredError | tuple[Partition, Appended] | None = denied or failed.get(position)
-            if outcome is None:
+            yield None
+            refused = denied or failed.get(position)
+            if refused is None:
                 try:
-                    verification = verifications.get(position) if verifications else None
-                    outcome = _append(request, asked, topic, index, position, end, verification)
+                    partition = _target(appending.request, asked, topic, index, position, end)
+                    validation = _validation(appending.request, partition, position, end)
+                    if isinstance(validation, _LongValidation):
+                        yield validation
+                        validation = validation.result()
+                    appended = partition.append(
+                        appending.request.buffer,
+                        position,
+                        end,
+                        acks=asked.acks,
+                        now_ms=broker.clock.now_ms(),
+                        verified=verifications.get(position) if verifications else None,
+                        validated=validation,
+                    )
                 except TieredError as error:
-                    outcome = error.without_frames()
-            if isinstance(outcome, TieredError):
-                appending.refused = outcome
-                answers.append(_refusal(request, index, outcome))
-                continue
-            partition, appended = outcome
-            answers.append(_acceptance(index, appended))
-            broker.counters.produced_bytes += end - position
-            broker.counters.produced_batches += 1
-            if appended.end_offset > partition.high_watermark and not is_acknowledged(partition, appended, asked.acks):
-                waits.append((partition, appended, answers, len(answers) - 1))
+                    refused = error.without_frames()
+                else:
+                    answers.append(_acceptance(index, appended))
+                    broker.counters.produced_bytes += end - position
+                    broker.counters.produced_batches += 1
+                    is_committed = appended.end_offset <= partition.high_watermark
+                    if not is_committed and not is_acknowledged(partition, appended, asked.acks):
+                        waits.append((partition, appended, answers, len(answers) - 1))
+                    continue
+            appending.refused = refused
+            answers.append(_refusal(appending.request, index, refused))
         appending.results.append(TopicResult(topic.name, topic.topic_id, answers))
 
 
@@ -205,11 +300,12 @@ async def _answer_verified(
 ) -> Parts | Overlapping | None:
     """Asks and appends then; requests of one connection keep their order, for it waits."""
     broker = request.context.broker
-    async with broker.recompressing.taken(request.end):
-        batches = [each async for each in in_turns(_unverified(request, asked)) if each is not None]
+    async with broker.validating.taken(request.end):
+        batches = [batch async for batch in in_turns(_unverified(request, asked)) if batch is not None]
         beforehand = await verified(request.context, transactional_id, batches) if batches else NOTHING
-        foreign = list(_long_to_recompress(request, asked)) if broker.topics.have_codecs else []
-        return await _recompress_and_append(request, asked, foreign, beforehand)
+        appending = _begin(request, asked, beforehand)
+        await _append_rest(appending, _append_each(appending))
+    return _outcome(appending)
 
 
 def _unverified(request: RawRequest, asked: ProduceRequest) -> Iterator[Unverified | None]:
@@ -246,71 +342,6 @@ def _reachable(
             yield partition, position, end
 
 
-# Batches that `compression.type` demands to be compressed anew
-
-
-def _long_to_recompress(request: RawRequest, asked: ProduceRequest) -> Iterator[tuple[int, int, int]]:
-    """(position, end, codec) of each batch that would delay all other clients if it were compressed here.
-
-    A batch that is compressed already may hold a thousand times its size.
-    """
-    for partition, position, end in _reachable(request, asked, _is_long):
-        codec = foreign_codec(request.buffer[position + _ATTRIBUTES], partition.config)
-        if codec is not None and end - position <= partition.config.max_message_bytes:
-            yield position, end, codec
-
-
-def _is_long(attributes: int, size_bytes: int) -> bool:
-    return size_bytes > RECOMPRESS_INLINE_BYTES or bool(attributes & _CODEC)
-
-
-async def _answer_recompressed(
-    request: RawRequest, asked: ProduceRequest, foreign: list[tuple[int, int, int]], beforehand: Beforehand
-) -> Parts | Overlapping | None:
-    """Compresses in a thread and appends then; requests of one connection keep their order, for it waits."""
-    async with request.context.broker.recompressing.taken(request.end):
-        return await _recompress_and_append(request, asked, foreign, beforehand)
-
-
-async def _recompress_and_append(
-    request: RawRequest, asked: ProduceRequest, foreign: list[tuple[int, int, int]], beforehand: Beforehand
-) -> Parts | Overlapping | None:
-    if not foreign:
-        return await _append_in_turns(request, asked, beforehand)
-    pieces: list[memoryview | bytearray] = [request.buffer]
-    moved: dict[int, tuple[int, int]] = {}
-    failed = dict(beforehand.failed)
-    length = len(request.buffer)
-    for position, end, codec in foreign:
-        if position in failed:
-            continue
-        try:
-            async with request.context.broker.recompress_turns:
-                batch = await asyncio.to_thread(_recompressed, request.buffer, position, end, codec)
-        except TieredError as error:
-            failed[position] = error.without_frames()
-            continue
-        pieces.append(batch)
-        moved[position] = (length, length + len(batch))
-        length += len(batch)
-    topics = [
-        topic._replace(partitions=[(index, *moved.get(at, (at, end))) for index, at, end in topic.partitions])
-        for topic in asked.topics
-    ]
-    whole = memoryview(bytearray().join(pieces))
-    verifications = {moved.get(at, (at, at))[0]: each for at, each in beforehand.verifications.items()}
-    known = Beforehand(failed, verifications)
-    return await _append_in_turns(request._replace(buffer=whole), asked._replace(topics=topics), known)
-
-
-def _recompressed(buffer: memoryview, position: int, end: int, codec: int) -> bytearray:
-    header = record_batch.read_header(buffer, position, end)
-    if header.size_bytes != end - position:
-        raise InvalidRecord("a produce request carries exactly one batch for each partition")
-    record_batch.verify_crc(buffer, position, header.size_bytes)
-    return record_batch.recompressed(buffer[:end], position, codec)
-
-
 def _find(request: RawRequest, topic: ProduceTopic) -> Topic:
     topics = request.context.broker.topics
     return topics.by_id(topic.topic_id) if topic.topic_id is not None else topics.by_name(topic.name or "")
@@ -324,32 +355,26 @@ def _denied(request: RawRequest, asked: ProduceRequest, topic: ProduceTopic, rig
     return topic_refusal(request.context, Operation.WRITE, topic.name, topic.topic_id, rights)
 
 
-def _append(
-    request: RawRequest,
-    asked: ProduceRequest,
-    topic: ProduceTopic,
-    index: int,
-    position: int,
-    end: int,
-    verification: Verification | None,
-) -> tuple[Partition, Appended]:
-    context, acks = request.context, asked.acks
-    if acks not in (ALL, NO_ACKS, 1):
-        raise InvalidRequiredAcks(f"acks={acks}; 0, 1 and -1 (all) are possible")
-    found = _find(request, topic)
-    if found.is_internal:
-        raise InvalidTopic(f"topic {found.name} is internal: clients may not write to it")
-    partition = found.partition(index)
+def _target(
+    request: RawRequest, asked: ProduceRequest, topic: ProduceTopic, index: int, position: int, end: int
+) -> Partition:
+    """The partition that the batch goes to, if the request may write it there at all."""
+    if asked.acks not in (ALL, NO_ACKS, 1):
+        raise InvalidRequiredAcks(f"acks={asked.acks}; 0, 1 and -1 (all) are possible")
+    named = _find(request, topic)
+    if named.is_internal:
+        raise InvalidTopic(f"topic {named.name} is internal: clients may not write to it")
+    partition = named.partition(index)
     if position < 0 or end - position <= _ATTRIBUTES:
         raise InvalidRecord(f"{partition.name}: the request carries no record batch")
-    if asked.transactional_id is None and request.buffer[position + _ATTRIBUTES] & _TRANSACTIONAL:
+    attributes = request.buffer[position + _ATTRIBUTES]
+    if asked.transactional_id is None and attributes & _TRANSACTIONAL:
         raise TransactionalIdNotAuthorized(
             f"{partition.name}: the batch is of a transaction, and its request names no transactional id; set it"
         )
-    if context.api_version < FIRST_VERSION_WITH_ZSTD and request.buffer[position + _ATTRIBUTES] & _CODEC == ZSTD:
+    if request.context.api_version < FIRST_VERSION_WITH_ZSTD and attributes & _CODEC == ZSTD:
         raise UnsupportedCompression(f"{partition.name}: zstd needs Produce version 7 or later; upgrade the client")
-    now_ms = context.broker.clock.now_ms()
-    return partition, partition.append(request.buffer, position, end, acks=acks, now_ms=now_ms, verified=verification)
+    return partition
 
 
 def _acceptance(index: int, appended: Appended) -> PartitionResult:
@@ -365,11 +390,10 @@ def _refusal(request: RawRequest, index: int, error: TieredError) -> PartitionRe
     counters = request.context.broker.counters
     counters.produce_errors += 1
     counters.disk_errors += isinstance(error, LogDirFailed)
-    keyless = error.places if isinstance(error, RecordsWithoutKey) else ()
     return PartitionResult(
         index,
         error_code(error),
-        record_errors=[RecordError(number, "a record of a compacted topic needs a key") for number in keyless],
+        record_errors=[RecordError(*record) for record in error.records] if isinstance(error, RefusedRecords) else [],
         error_message=str(error),
     )
 
