@@ -124,14 +124,14 @@ static int validate_once(const uint8_t *from, int64_t length) {
   memcpy(bytes, from, (size_t)length);
   if (length >= HEADER_BYTES && below(16)) {
     put32(bytes + 8, (uint32_t)(length - 12));
-    if (below(8)) bytes[16] = 2, bytes[21] = 0, bytes[22] &= 0x18;
+    if (below(8)) bytes[16] = 2, bytes[21] = 0, bytes[22] &= 0x10;
     if (below(4)) put32(bytes + 23, be32(bytes + 57) - 1);
     put32(bytes + 17, tiered_crc32c(bytes + 21, length - 21, 0));
   }
   uint8_t *exact = malloc((size_t)length);
   memcpy(exact, bytes, (size_t)length);
   free(bytes);
-  tiered_limits limits = {below(2) ? INT64_MAX : below(2000), below(2) ? INT64_MAX : below(1000),
+  tiered_limits limits = {below(2) ? INT64_MAX : below(2000), below(2) ? INT64_MAX : below(100), below(2) ? INT64_MAX : below(1000),
                           below(2) ? INT64_MAX : below(1000), below(4)};
   tiered_verdict verdict;
   const int64_t now_ms = below(2) ? 1700000000000 : INT64_MAX - below(3);

@@ -99,6 +99,12 @@ class TopicConfig:
         ConfigType.LONG, LONG_MAX, "A record is compacted at the latest after this long.",
         minimum=1, synonyms=["log.cleaner.max.compaction.lag.ms"],
     )
+    max_decompressed_message_bytes: int = setting(
+        ConfigType.INT, 2**31 - 9,
+        "The largest record of a compressed batch that is accepted, once it is decompressed.",
+        # Kafka has it since 4.4. MirrorMaker would copy it to older ones, which refuse a topic for it.
+        minimum=1, maximum=2**31 - 9, synonyms=["max.decompressed.message.bytes"], is_kafkas=False,
+    )
     max_message_bytes: int = setting(
         ConfigType.INT, 1_048_588, "The largest batch that is accepted, as sent.",
         minimum=0, synonyms=["message.max.bytes"],

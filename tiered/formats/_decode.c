@@ -40,6 +40,7 @@ enum {
   ATTRIBUTE_LOG_APPEND_TIME = 1 << 3,
   ATTRIBUTE_TRANSACTIONAL = 1 << 4,
   ATTRIBUTE_CONTROL = 1 << 5,
+  ATTRIBUTE_DELETE_HORIZON = 1 << 6,
   CODEC_ZSTD = 4
 };
 
@@ -460,23 +461,26 @@ enum {
   REFUSED_TOO_LARGE = 4,
   REFUSED_CRC = 5,
   REFUSED_CONTROL = 6,
-  REFUSED_COUNT = 7,
-  REFUSED_CODEC = 8,
-  REFUSED_TRANSACTION = 9,
-  REFUSED_SEQUENCE = 10,
-  REFUSED_ATTRIBUTES = 11,
-  REFUSED_FEW_RECORDS = 12,
-  REFUSED_MANY_BYTES = 13,
-  REFUSED_RECORD = 14,
-  REFUSED_OFFSET = 15,
-  REFUSED_RECORDS = 16
+  REFUSED_DELETE_HORIZON = 7,
+  REFUSED_TIMESTAMP_TYPE = 8,
+  REFUSED_COUNT = 9,
+  REFUSED_CODEC = 10,
+  REFUSED_TRANSACTION = 11,
+  REFUSED_SEQUENCE = 12,
+  REFUSED_COMPRESSION = 13, /* only batch_validation.py finds that */
+  REFUSED_FEW_RECORDS = 14,
+  REFUSED_MANY_BYTES = 15,
+  REFUSED_RECORD = 16,
+  REFUSED_LARGE_RECORD = 17,
+  REFUSED_OFFSET = 18,
+  REFUSED_RECORDS = 19
 };
 
 enum { NEEDS_KEYS = 1, BROKER_SETS_TIME = 2 };
 enum { NO_TIMESTAMP = -1 };
 
 typedef struct {
-  int64_t max_message_bytes, before_max_ms, after_max_ms, flags;
+  int64_t max_message_bytes, max_plain_record_bytes, before_max_ms, after_max_ms, flags;
 } tiered_limits;
 
 /* The header's fields, in the order of `BatchHeader`; then what the records say. */
@@ -539,6 +543,7 @@ API int tiered_validate_records(const uint8_t *body, int64_t body_bytes, int64_t
   const int needs_keys = (limits->flags & NEEDS_KEYS) != 0, broker_sets_time = (limits->flags & BROKER_SETS_TIME) != 0;
   const int64_t earliest_ms = saturated_sum(now_ms, -limits->before_max_ms);
   const int64_t latest_ms = saturated_sum(now_ms, limits->after_max_ms);
+  const int64_t max_record_bytes = verdict->attributes & ATTRIBUTE_CODEC ? limits->max_plain_record_bytes : INT64_MAX;
   int64_t greatest_ms = NO_TIMESTAMP;
   verdict->greatest_timestamp_ms = NO_TIMESTAMP;
   verdict->refused_records = 0;
@@ -548,6 +553,7 @@ API int tiered_validate_records(const uint8_t *body, int64_t body_bytes, int64_t
     if (UNLIKELY(p == end)) return REFUSED_FEW_RECORDS;
     p = varint32(p, end, &length);
     if (UNLIKELY(!p || length < MIN_RECORD_BYTES - 1 || length > end - p)) return REFUSED_RECORD;
+    if (UNLIKELY(length > max_record_bytes)) return REFUSED_LARGE_RECORD;
     const uint8_t *record_end = p + length;
     p = varint(p + 1, record_end, &timestamp_delta); /* behind the record's attributes, of which none is defined */
     if (UNLIKELY(!p)) return REFUSED_RECORD;
@@ -582,9 +588,7 @@ API int tiered_validate_records(const uint8_t *body, int64_t body_bytes, int64_t
   if (UNLIKELY(p != end)) return REFUSED_MANY_BYTES;
   verdict->greatest_timestamp_ms = greatest_ms;
   if (UNLIKELY(verdict->refused_records)) return REFUSED_RECORDS;
-  if (broker_sets_time) return VALID;
-  const int is_as_told = greatest_ms == verdict->max_timestamp_ms && !(verdict->attributes & ATTRIBUTE_LOG_APPEND_TIME);
-  return is_as_told ? VALID : VALID_WITH_OTHER_TIME;
+  return broker_sets_time || greatest_ms == verdict->max_timestamp_ms ? VALID : VALID_WITH_OTHER_TIME;
 }
 
 /* Validates the one batch in `length` bytes at `p`: its header, its CRC and, unless they are compressed, its records. */
@@ -611,6 +615,8 @@ API int tiered_validate(const uint8_t *p, int64_t length, int64_t now_ms, const 
   if (length > limits->max_message_bytes) return REFUSED_TOO_LARGE;
   if (verdict->crc != tiered_crc32c(p + 21, length - 21, 0)) return REFUSED_CRC;
   if (verdict->attributes & ATTRIBUTE_CONTROL) return REFUSED_CONTROL;
+  if (verdict->attributes & ATTRIBUTE_DELETE_HORIZON) return REFUSED_DELETE_HORIZON;
+  if (verdict->attributes & ATTRIBUTE_LOG_APPEND_TIME) return REFUSED_TIMESTAMP_TYPE;
   if (verdict->record_count <= 0 || verdict->last_offset_delta != verdict->record_count - 1) return REFUSED_COUNT;
   const int codec = verdict->attributes & ATTRIBUTE_CODEC;
   if (codec > CODEC_ZSTD) return REFUSED_CODEC;

@@ -47,8 +47,9 @@ _NO_TIMESTAMP: Final = -1
 _INT32: Final = range(-(2**31), 2**31)
 _MAX_INT32_BYTES: Final = 5
 _MIN_MS: Final = -(2**63)
-_MAX_MS: Final = 2**63 - 1
-_LIMITS = struct.Struct("=4q")
+_MAX_INT64: Final = 2**63 - 1
+_MAX_MS: Final = _MAX_INT64
+_LIMITS = struct.Struct("=5q")
 _VERDICT = struct.Struct("=16q")
 """As `tiered_verdict` in _decode.c: the header's fields, the greatest time, the record's place, records refused."""
 _HEADER_FIELDS: Final = len(BatchHeader._fields)
@@ -72,25 +73,31 @@ class Reason(IntEnum):
     CRC = 5
     CONTROL = 6
     """Only brokers write control batches."""
-    COUNT = 7
+    DELETE_HORIZON = 7
+    """Only compaction says until when tombstones stay."""
+    TIMESTAMP_TYPE = 8
+    """Only brokers say that a time is that of the append."""
+    COUNT = 9
     """No records, or the record count contradicts the last offset delta."""
-    CODEC = 8
-    TRANSACTION = 9
+    CODEC = 10
+    TRANSACTION = 11
     """Transactional without a producer id."""
-    SEQUENCE = 10
+    SEQUENCE = 12
     """A producer id without an epoch or a sequence."""
-    COMPRESSION = 11
+    COMPRESSION = 13
     """The compressed bytes are not wholly one stream of their codec, or hold more than allowed."""
-    FEW_RECORDS = 12
+    FEW_RECORDS = 14
     """Fewer records than the header counts."""
-    MANY_BYTES = 13
+    MANY_BYTES = 15
     """Bytes behind the last record."""
-    RECORD = 14
+    RECORD = 16
     """A record's lengths, headers or time contradict its bytes."""
-    OFFSET = 15
+    LARGE_RECORD = 17
+    """A record of a compressed batch is larger than the topic allows."""
+    OFFSET = 18
     """The offset deltas do not count from 0 upwards by one."""
-    RECORDS = 16
-    """Records without a key, or with times outside the bounds; each could be left out and the others sent again."""
+    RECORDS = 19
+    """Records without a key, or with times outside the bounds: the others could be sent without them."""
 
 
 class RefusedRecord(NamedTuple):
@@ -119,6 +126,8 @@ class BatchLimits:
     """What one topic allows. A record's time may lie `before_max_ms` before now and `after_max_ms` after it."""
 
     max_message_bytes: int
+    max_plain_record_bytes: int = _MAX_INT64
+    """Bounds one record of a compressed batch when it is decompressed."""
     max_plain_bytes: int
     """Bounds the records of a compressed batch when they are decompressed."""
     before_max_ms: int = _MAX_MS
@@ -131,7 +140,9 @@ class BatchLimits:
 
     def __post_init__(self) -> None:
         flags = self.needs_keys | self.sets_time << 1
-        packed = _LIMITS.pack(self.max_message_bytes, self.before_max_ms, self.after_max_ms, flags)
+        packed = _LIMITS.pack(
+            self.max_message_bytes, self.max_plain_record_bytes, self.before_max_ms, self.after_max_ms, flags
+        )
         object.__setattr__(self, "packed", packed)
 
 
@@ -297,12 +308,17 @@ class PureExaminer:
     ) -> BatchVerdict:
         earliest_ms = max(now_ms - limits.before_max_ms, _MIN_MS)
         latest_ms = min(now_ms + limits.after_max_ms, _MAX_MS)
+        max_record_bytes = limits.max_plain_record_bytes if header.compression else _MAX_INT64
         at, greatest_ms, refused_records = 0, _NO_TIMESTAMP, 0
         for record in range(header.record_count):
             if at == len(body):
                 return BatchVerdict(Reason.FEW_RECORDS, header, _NO_TIMESTAMP, record, refused_records)
             try:
-                at, timestamp_ms, offset_delta, has_no_key = _read_record(body, at, header.base_timestamp_ms)
+                length, start = _record_length(body, at)
+                if length > max_record_bytes:
+                    return BatchVerdict(Reason.LARGE_RECORD, header, _NO_TIMESTAMP, record, refused_records)
+                at = start + length
+                timestamp_ms, offset_delta, has_no_key = _read_record(body[start:at], header.base_timestamp_ms)
             except (IndexError, CorruptBatch):
                 return BatchVerdict(Reason.RECORD, header, _NO_TIMESTAMP, record, refused_records)
             if offset_delta != record:
@@ -318,7 +334,7 @@ class PureExaminer:
             return BatchVerdict(Reason.MANY_BYTES, header, _NO_TIMESTAMP, header.record_count, refused_records)
         if refused_records:
             return BatchVerdict(Reason.RECORDS, header, greatest_ms, header.record_count, refused_records)
-        is_right = limits.sets_time or (greatest_ms == header.max_timestamp_ms and not header.is_log_append_time)
+        is_right = limits.sets_time or greatest_ms == header.max_timestamp_ms
         return BatchVerdict(_VALID if is_right else _VALID_WITH_OTHER_TIME, header, greatest_ms, header.record_count)
 
 
@@ -333,6 +349,10 @@ def _refusal_of_header(header: BatchHeader, buffer: Buffer, position: int, lengt
         return Reason.CRC
     if header.is_control:
         return Reason.CONTROL
+    if header.delete_horizon_ms is not None:
+        return Reason.DELETE_HORIZON
+    if header.is_log_append_time:
+        return Reason.TIMESTAMP_TYPE
     if header.record_count <= 0 or header.last_offset_delta != header.record_count - 1:
         return Reason.COUNT
     if header.compression > Compression.ZSTD:
@@ -342,19 +362,22 @@ def _refusal_of_header(header: BatchHeader, buffer: Buffer, position: int, lengt
     return Reason.SEQUENCE if header.base_sequence < 0 or header.producer_epoch < 0 else 0
 
 
-def _read_record(body: Buffer, at: int, base_timestamp_ms: int) -> tuple[int, int, int, bool]:
-    """(where the record ends, its time, its offset delta, whether it has no key). Raises CorruptBatch, IndexError."""
+def _record_length(body: Buffer, at: int) -> tuple[int, int]:
+    """(a record's length, where it is counted from). Raises CorruptBatch, IndexError."""
     length, at = _read_int32(body, at)
-    end = at + length
-    if length < MIN_RECORD_BYTES - 1 or end > len(body):
+    if not MIN_RECORD_BYTES - 1 <= length <= len(body) - at:
         raise CorruptBatch(f"a record claims {length} bytes")
-    record = body[at:end]
+    return length, at
+
+
+def _read_record(record: Buffer, base_timestamp_ms: int) -> tuple[int, int, bool]:
+    """(its time, its offset delta, whether it has no key). Raises CorruptBatch, IndexError."""
     timestamp_delta, at = read_varint(record, 1)
     offset_delta, at = _read_int32(record, at)
     key_bytes, at = _skip_nullable(record, at)
     _, at = _skip_nullable(record, at)
     header_count, at = _read_int32(record, at)
-    if not 0 <= header_count <= (length - at) // 2:
+    if not 0 <= header_count <= (len(record) - at) // 2:
         raise CorruptBatch(f"a record claims {header_count} headers")
     for _ in range(header_count):
         name_bytes, at = _skip_nullable(record, at)
@@ -362,9 +385,9 @@ def _read_record(body: Buffer, at: int, base_timestamp_ms: int) -> tuple[int, in
             raise CorruptBatch("a record header has no key")
         _, at = _skip_nullable(record, at)
     timestamp_ms = base_timestamp_ms + timestamp_delta
-    if at != length or not _MIN_MS <= timestamp_ms <= _MAX_MS:
+    if at != len(record) or not _MIN_MS <= timestamp_ms <= _MAX_MS:
         raise CorruptBatch("a record does not end where its length says, or its time has more than 64 bits")
-    return end, timestamp_ms, offset_delta, key_bytes < 0
+    return timestamp_ms, offset_delta, key_bytes < 0
 
 
 def _read_int32(body: Buffer, at: int) -> tuple[int, int]:

@@ -259,12 +259,10 @@ def header_at(buffer: Buffer, position: int) -> BatchHeader:
 def stamp_max_timestamp(
     buffer: bytearray | memoryview, position: int, header: BatchHeader, timestamp_ms: int
 ) -> BatchHeader:
-    """The header with the greatest time of its records, which keep their times; written in place, with its CRC."""
-    attributes = header.attributes & ~_LOG_APPEND_TIME_BIT
-    _I16.pack_into(buffer, position + _CRC_COVERS_FROM, attributes)
+    """The header with the greatest time of its records; written in place, with its CRC."""
     _I64.pack_into(buffer, position + 35, timestamp_ms)
     crc = _stamp_crc(buffer, position, header.size_bytes)
-    return header._replace(attributes=attributes, max_timestamp_ms=timestamp_ms, crc=crc)
+    return header._replace(max_timestamp_ms=timestamp_ms, crc=crc)
 
 
 def _stamp_crc(buffer: bytearray | memoryview, position: int, size_bytes: int) -> int:

@@ -52,29 +52,23 @@ class RecordsOutOfTime(RefusedRecords, InvalidTimestamp):
 
 
 def limits_of(config: TopicConfig) -> BatchLimits:
-    """What a topic with these settings takes."""
-    return _limits(
-        config.max_message_bytes,
-        config.message_timestamp_before_max_ms,
-        config.message_timestamp_after_max_ms,
-        config.is_compacted,
-        config.is_log_append_time,
+    """What a topic with these settings takes. Ten thousand partitions of one topic share one."""
+    return _shared(
+        BatchLimits(
+            max_message_bytes=config.max_message_bytes,
+            max_plain_record_bytes=config.max_decompressed_message_bytes,
+            max_plain_bytes=DEFAULT_MAX_DECOMPRESSED_BYTES,
+            before_max_ms=config.message_timestamp_before_max_ms,
+            after_max_ms=config.message_timestamp_after_max_ms,
+            needs_keys=config.is_compacted,
+            sets_time=config.is_log_append_time,
+        )
     )
 
 
-# Ten thousand partitions of one topic share one.
 @lru_cache(maxsize=1024)
-def _limits(
-    max_message_bytes: int, before_max_ms: int, after_max_ms: int, needs_keys: bool, sets_time: bool
-) -> BatchLimits:
-    return BatchLimits(
-        max_message_bytes=max_message_bytes,
-        max_plain_bytes=DEFAULT_MAX_DECOMPRESSED_BYTES,
-        before_max_ms=before_max_ms,
-        after_max_ms=after_max_ms,
-        needs_keys=needs_keys,
-        sets_time=sets_time,
-    )
+def _shared(limits: BatchLimits) -> BatchLimits:
+    return limits
 
 
 class _Examiners(threading.local):
@@ -159,17 +153,23 @@ def _refusal(refused: RefusedBatch, size_bytes: int, limits: BatchLimits, now_ms
             return CorruptBatch(f"{name}: the CRC of the batch does not match its bytes")
         case Reason.CODEC:
             return UnsupportedCompression(f"{name}: compression codec {header.compression} is unknown")
+        case Reason.TIMESTAMP_TYPE:
+            return InvalidTimestamp(
+                f"{name}: the batch says that its times are those of its append (LogAppendTime): only brokers do"
+            )
         case Reason.RECORDS:
             return _refused_records(refused, header, limits, now_ms, name)
         case _:
-            return InvalidRecord(f"{name}: {_words(refused, header)}. Nothing of the batch was stored")
+            return InvalidRecord(f"{name}: {_words(refused, header, limits)}. Nothing of the batch was stored")
 
 
-def _words(refused: RefusedBatch, header: BatchHeader) -> str:
+def _words(refused: RefusedBatch, header: BatchHeader, limits: BatchLimits) -> str:
     record = f"record {refused.record} of {header.record_count}"
     match refused.reason:
         case Reason.CONTROL:
             return "clients may not write control batches"
+        case Reason.DELETE_HORIZON:
+            return "clients may not say until when tombstones stay (delete horizon)"
         case Reason.COUNT:
             return (
                 f"the batch's count of {header.record_count} records contradicts its last offset delta "
@@ -185,6 +185,8 @@ def _words(refused: RefusedBatch, header: BatchHeader) -> str:
             return f"the batch claims {header.record_count} records and ends behind {refused.record}"
         case Reason.MANY_BYTES:
             return f"bytes follow the last of the batch's {header.record_count} records"
+        case Reason.LARGE_RECORD:
+            return f"{record} exceeds max.decompressed.message.bytes={limits.max_plain_record_bytes}"
         case Reason.OFFSET:
             return f"the offset delta of {record} is not {refused.record}"
         case _:
