@@ -181,10 +181,20 @@ def _serves_uncommitted() -> Patches:
 
 
 def _acknowledges_on_append() -> Patches:
-    async def reached(self: Any, end_offset: int, timeout_ms: float) -> bool:
+    async def reached(self: Any, replica: Any, end_offset: int, leader_epoch: int, timeout_ms: float) -> bool:
         return True
 
     return [(acknowledgements.Acknowledgements, "reached", reached)]
+
+
+def _waits_without_a_look() -> Patches:
+    def begin(self: Any, replica: Any, end_offset: int, leader_epoch: int, wake: Callable[[], None]) -> Any:
+        commit = acknowledgements.Commit(wake)
+        self._waiting.append((end_offset, next(self._order), commit))
+        self._waiting.sort()
+        return commit
+
+    return [(acknowledgements.Acknowledgements, "begin", begin)]
 
 
 def _registers_everybody_as_clean() -> Patches:
@@ -314,6 +324,11 @@ MUTANTS = (
         name="acknowledged_on_append",
         breaks="R5: acks=all answers when the leader has the record",
         patches=_acknowledges_on_append,
+    ),
+    Mutant(
+        name="waits_without_a_look",
+        breaks="R13: a producer begins to wait for a high watermark that has passed its batch already",
+        patches=_waits_without_a_look,
     ),
     Mutant(
         name="high_watermark_not_withheld",

@@ -30,6 +30,7 @@ T = TypeVar("T")
 ALL = -1
 REQUEST_TIMEOUT_MS = 1_500
 TIMEOUT_S = 2.5
+LONGEST_PAUSE_MS = 200
 READ_BYTES = 4096
 FIRST_PRODUCER_ID = 1_000_000_000
 """Far above what SQL gives out in a run."""
@@ -157,8 +158,10 @@ class Producer(Client):
         """True when it was acknowledged."""
         try:
             where = await self.leader()
+            pause_ms = self.rng.choice((0.0, 0.0, self.rng.uniform(0.0, LONGEST_PAUSE_MS)))
             base_offset, leader_epoch = await self.ask(
-                where.leader, lambda broker: produce.produce(broker, self.key, batch, self._acks, REQUEST_TIMEOUT_MS)
+                where.leader,
+                lambda broker: produce.produce(broker, self.key, batch, self._acks, REQUEST_TIMEOUT_MS, pause_ms),
             )
         except (Unanswered, TieredError, OSError) as error:
             self.world.produce_failed(self, error)

@@ -6,7 +6,7 @@ one under which the batch was appended: its offset may hold another record by th
 
 from tiered.broker.context import BrokerContext
 from tiered.broker.partitions.partition import ALL, Appended, Partition
-from tiered.errors import NotEnoughReplicasAfterAppend, NotLeader, RequestTimedOut, TieredError
+from tiered.errors import NotEnoughReplicasAfterAppend, RequestTimedOut, TieredError
 
 NO_ACKS = 0
 
@@ -33,12 +33,9 @@ async def acknowledged(
         partition.advance_high_watermark()
     if acks != ALL:
         return
-    if partition.leadership is None or partition.leader_epoch != appended.leader_epoch:
-        raise NotLeader(f"{partition.name}: another leader was elected before the batch was committed; retry")
-    if appended.end_offset <= partition.high_watermark:
-        return
     left_ms = deadline_ms - context.clock.monotonic_ms()
-    if not await partition.acknowledgements.reached(appended.end_offset, left_ms):
+    waits = partition.acknowledgements
+    if not await waits.reached(partition, appended.end_offset, appended.leader_epoch, left_ms):
         raise not_in_time(partition, timeout_ms)
 
 

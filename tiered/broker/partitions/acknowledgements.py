@@ -1,7 +1,9 @@
 """Producers that wait until what they wrote is committed (acks=all).
 
-Owns the waiting, in order of offsets, so that a high watermark that moves looks only at those whom it concerns.
-Must never let anybody wait across a change of leader: the same offset may hold another record then.
+Owns the waits, in order of offsets, so that a high watermark that moves looks only at those whom it concerns. A wait
+begins with a look at the partition, in one step with its registration: between its append and its wait a producer may
+have paused, and what ends the wait may have happened in the pause. Must never let a producer wait on another leadership
+than that of its append: the same offset may hold another record then.
 """
 
 import asyncio
@@ -9,10 +11,22 @@ import heapq
 from collections.abc import Callable
 from functools import partial
 from itertools import count
+from typing import Protocol
 
-from tiered.errors import TieredError
+from tiered.errors import NotLeader, TieredError
 
 COMPACT_FROM = 1024
+
+
+class Replica(Protocol):
+    """What a wait looks at when it begins."""
+
+    name: str
+    high_watermark: int
+    leader_epoch: int
+
+    @property
+    def leadership(self) -> object | None: ...
 
 
 class Commit:
@@ -53,11 +67,17 @@ class Acknowledgements:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def begin(self, end_offset: int, wake: Callable[[], None]) -> Commit:
-        """A wait until everything below `end_offset` is committed. `wake` is called once, when it is over; it must not
-        look at anything itself: a change is under way then. To give up, call `leave`."""
+    def begin(self, replica: Replica, end_offset: int, leader_epoch: int, wake: Callable[[], None]) -> Commit:
+        """A wait until everything below `end_offset`, appended in `leader_epoch`, is committed on `replica`, whose
+        acknowledgements these are. `wake` is called once, when it is over: before this returns where it is over
+        already. It must not look at anything itself: a change is under way then. To give up, call `leave`."""
         commit = Commit(wake)
-        heapq.heappush(self._waiting, (end_offset, next(self._order), commit))
+        if replica.leadership is None or replica.leader_epoch != leader_epoch:
+            commit.end(NotLeader(f"{replica.name}: another leader was elected before the batch was committed; retry"))
+        elif end_offset <= replica.high_watermark:
+            commit.end(None)
+        else:
+            heapq.heappush(self._waiting, (end_offset, next(self._order), commit))
         return commit
 
     def leave(self, commit: Commit) -> None:
@@ -71,12 +91,12 @@ class Acknowledgements:
             heapq.heapify(self._waiting)
             self._gone = 0
 
-    async def reached(self, end_offset: int, timeout_ms: float) -> bool:
-        """True once everything below `end_offset` is committed, False after `timeout_ms`. Raises what `fail` is
+    async def reached(self, replica: Replica, end_offset: int, leader_epoch: int, timeout_ms: float) -> bool:
+        """As `begin`: True once the wait is over, False after `timeout_ms`. Raises NotLeader, or what `fail` is
         given."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
-        commit = self.begin(end_offset, partial(_settle, future))
+        commit = self.begin(replica, end_offset, leader_epoch, partial(_settle, future))
         timer = loop.call_later(max(0.0, timeout_ms) / 1000.0, _settle, future)
         try:
             await future

@@ -3,17 +3,53 @@
 import gc
 import weakref
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 
 import pytest
 
 from tiered.broker.partitions.acknowledgements import COMPACT_FROM, Acknowledgements, Commit
 from tiered.errors import NotLeader
 
+EPOCH = 4
+
+
+@dataclass(slots=True)
+class Leader:
+    """What a wait looks at."""
+
+    name: str = "t-0"
+    high_watermark: int = 0
+    leader_epoch: int = EPOCH
+    leadership: object | None = "its own"
+
+
+LEADER = Leader()
+
+
+def test_a_wait_looks_when_it_begins_and_is_over_at_once_where_its_end_was_before() -> None:
+    waits = Acknowledgements()
+    called: list[str] = []
+    leader = Leader(high_watermark=5)
+    committed = waits.begin(leader, 5, EPOCH, lambda: called.append("committed"))
+    assert (called, committed.is_over, committed.error) == (["committed"], True, None)
+    waits.begin(leader, 6, EPOCH, lambda: called.append("not yet"))
+    assert (called, len(waits)) == (["committed"], 1)
+    for other in (
+        Leader(leadership=None),
+        Leader(leader_epoch=EPOCH + 1),
+        Leader(high_watermark=9, leader_epoch=EPOCH + 2),
+    ):
+        lost = waits.begin(other, 5, EPOCH, lambda: called.append("lost"))
+        assert isinstance(lost.error, NotLeader)
+    assert called == ["committed", *["lost"] * 3]
+    assert len(waits) == 1
+
 
 def test_only_those_whose_records_are_committed_are_called_and_in_the_order_of_offsets() -> None:
     waits = Acknowledgements()
     called: list[int] = []
-    commits = [waits.begin(offset, lambda offset=offset: called.append(offset)) for offset in (7, 3, 5)]  # type: ignore[misc]
+    commits = [waits.begin(LEADER, offset, EPOCH, partial(called.append, offset)) for offset in (7, 3, 5)]
     waits.advance(5)
     assert called == [3, 5]
     assert [commit.is_over for commit in commits] == [False, True, True]
@@ -25,7 +61,7 @@ def test_only_those_whose_records_are_committed_are_called_and_in_the_order_of_o
 def test_one_who_left_is_not_called_and_is_forgotten_with_many_others() -> None:
     waits = Acknowledgements()
     called: list[str] = []
-    commits = [waits.begin(1, lambda: called.append("x")) for _ in range(COMPACT_FROM)]
+    commits = [waits.begin(LEADER, 1, EPOCH, lambda: called.append("x")) for _ in range(COMPACT_FROM)]
     for commit in commits:
         waits.leave(commit)
     assert len(waits) < COMPACT_FROM // 2 + 1
@@ -36,7 +72,7 @@ def test_one_who_left_is_not_called_and_is_forgotten_with_many_others() -> None:
 
 def test_lost_leadership_ends_every_wait_with_an_error_of_its_own() -> None:
     waits = Acknowledgements()
-    commits = [waits.begin(offset, lambda: None) for offset in (1, 2)]
+    commits = [waits.begin(LEADER, offset, EPOCH, lambda: None) for offset in (1, 2)]
     waits.fail(NotLeader("gone"))
     waits.advance(2)
     assert [str(commit.error) for commit in commits] == ["gone", "gone"]
@@ -47,7 +83,7 @@ class Owner:
     """Holds its wait, which holds the owner's method."""
 
     def __init__(self, waits: Acknowledgements) -> None:
-        self.commit = waits.begin(1, self.over)
+        self.commit = waits.begin(LEADER, 1, EPOCH, self.over)
 
     def over(self) -> None: ...
 

@@ -418,7 +418,8 @@ class _Committing(DelayedAnswer):
     def begin(self, wake: Callable[[], None]) -> None:
         self._wake = wake
         for partition, appended, _, _ in self._appending.waits:
-            self._commits.append(partition.acknowledgements.begin(appended.end_offset, self._one_over))
+            waits = partition.acknowledgements
+            self._commits.append(waits.begin(partition, appended.end_offset, appended.leader_epoch, self._one_over))
 
     def _one_over(self) -> None:
         self._left -= 1
