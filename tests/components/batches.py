@@ -5,7 +5,8 @@ from collections.abc import Sequence
 
 from fastcrc import crc32
 
-from tiered.formats.record_batch import Compression, Record, encode_batch
+from tiered.formats.compression import compress, decompress
+from tiered.formats.record_batch import HEADER_BYTES, Compression, Record, encode_batch, read_header
 
 FIRST_MS = 1_700_000_000_000
 
@@ -43,3 +44,16 @@ def patched(data: bytes, position: int, piece: bytes) -> bytes:
     changed[position : position + len(piece)] = piece
     struct.pack_into(">I", changed, 17, crc32.iscsi(bytes(changed[21:])))
     return bytes(changed)
+
+
+def with_records(data: bytes, body: bytes, *, packed: bytes | None = None) -> bytes:
+    """`data` with other bytes in the place of its records: `body` in the batch's codec, or `packed` as it is."""
+    payload = compress(read_header(data).compression, body) if packed is None else packed
+    head = bytearray(data[:HEADER_BYTES])
+    struct.pack_into(">i", head, 8, HEADER_BYTES - 12 + len(payload))
+    return patched(bytes(head) + payload, 0, b"")
+
+
+def records_of(data: bytes) -> bytes:
+    """The records section, decompressed."""
+    return decompress(read_header(data).compression, data[HEADER_BYTES:], max_bytes=1 << 24)

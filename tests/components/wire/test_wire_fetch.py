@@ -12,6 +12,7 @@ from tests.broker_process import BrokerProcess
 from tests.clients import clients
 from tests.clients.raw import RawConnection
 from tests.components.batches import FIRST_MS, batch
+from tests.components.wire.list_offsets import offset_at
 from tests.support.topics import create
 from tiered.formats import record_batch
 from tiered.formats.record_batch import Compression
@@ -331,16 +332,6 @@ def test_list_offsets_checks_the_leader_epoch(broker: BrokerProcess) -> None:
             request = namespace.ListOffsetsRequest(replica_id=-1, isolation_level=1, topics=[wanted], timeout=1000)
             found = connection.ask(2, 11, request).topics[0].partitions[0]
             assert int(found.error_code) == code
-
-
-def offset_at(connection: RawConnection, topic: str, timestamp_ms: int, *, version: int = 11) -> tuple[int, int, int]:
-    """(error code, offset, timestamp)"""
-    namespace = messages.request(2, version)
-    partition = namespace.ListOffsetsPartition(partition_index=0, current_leader_epoch=-1, timestamp=timestamp_ms)
-    wanted = namespace.ListOffsetsTopic(name=topic, partitions=[partition])
-    request = namespace.ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=[wanted], timeout=1000)
-    found = connection.ask(2, version, request).topics[0].partitions[0]
-    return int(found.error_code), found.offset, found.timestamp
 
 
 @pytest.mark.parametrize("version", range(1, 12))

@@ -8,7 +8,8 @@ import pytest
 
 from tests.broker_process import BrokerProcess
 from tests.clients.raw import RawConnection
-from tests.components.batches import FIRST_MS, batch, patched
+from tests.components.batches import FIRST_MS, batch, patched, records_of, with_records
+from tests.components.wire.list_offsets import offset_at
 from tests.support.topics import create
 from tiered.formats import record_batch
 from tiered.formats.record_batch import Compression, Record, encode_batch
@@ -210,6 +211,103 @@ def test_bad_batches_get_their_code_and_append_nothing(
         assert answer.error_code == code, answer
         assert answer.error_message
         assert connection.fetch(topic, 0).high_watermark == 0
+
+
+# A record of value `a` or `b`: length, attributes, two deltas, no key, the value, no headers.
+BAD_RECORDS = {
+    "a count above the records": bytes.fromhex("0e0000000102 6100"),
+    "bytes behind the last record": bytes.fromhex("0e0000000102 6100 0e0000020102 6200 00"),
+    "a length beyond the batch": bytes.fromhex("0e0000000102 6100 100000020102 6200"),
+    "a length short of the record": bytes.fromhex("0e0000000102 6100 0c0000020102 6200"),
+    "a negative length": bytes.fromhex("0e0000000102 6100 010000020102 6200"),
+    "offsets that are not dense": bytes.fromhex("0e0000000102 6100 0e0000040102 6200"),
+    "the same offset twice": bytes.fromhex("0e0000000102 6100 0e0000000102 6200"),
+    "a header without a name": bytes.fromhex("0e0000000102 6100 12000002010262 02 01 01"),
+    "more headers than bytes": bytes.fromhex("0e0000000102 6100 0e000002010262 7e"),
+    "a number of six bytes": bytes.fromhex("0e0000000102 6100 188e808080800000020102 6200"),
+    "no bytes at all": b"",
+}
+
+
+@pytest.mark.parametrize("compression", [Compression.NONE, Compression.GZIP, Compression.SNAPPY])
+def test_records_that_contradict_their_batch_are_refused_and_nothing_is_appended(
+    broker: BrokerProcess, compression: Compression
+) -> None:
+    topic = create(broker, f"bad-records-{compression.name}")
+    good = batch([b"a", b"b"], compression=compression)
+    with RawConnection(broker) as connection:
+        for name, body in BAD_RECORDS.items():
+            answer = connection.produce(topic, with_records(good, body))
+            assert (answer.error_code, answer.base_offset) == (87, -1), f"{name}: {answer}"
+        assert connection.fetch(topic, 0).high_watermark == 0
+        assert connection.produce(topic, with_records(good, records_of(good))).error_code == 0
+
+
+@pytest.mark.parametrize("compression", list(Compression)[1:])
+def test_what_does_not_decompress_is_refused_whether_the_event_loop_looks_or_a_thread(
+    broker: BrokerProcess, compression: Compression
+) -> None:
+    topic = create(broker, f"not-{compression.name}")
+    with RawConnection(broker) as connection:
+        for good in (batch(compression=compression), batch([os.urandom(100_000)], compression=compression)):
+            packed = good[record_batch.HEADER_BYTES :]
+            for payload in (b"none of that codec", packed[: len(packed) // 2], b""):
+                answer = connection.produce(topic, with_records(good, b"", packed=payload))
+                assert (answer.error_code, answer.base_offset) == (87, -1), payload[:20]
+        assert connection.fetch(topic, 0).high_watermark == 0
+
+
+@pytest.mark.parametrize("compression", [Compression.GZIP, Compression.LZ4, Compression.ZSTD])
+def test_a_small_batch_that_unfolds_to_much_is_validated_all_the_same(
+    broker: BrokerProcess, compression: Compression
+) -> None:
+    topic = create(broker, f"unfolds-{compression.name}")
+    with RawConnection(broker) as connection:
+        much = batch([bytes(1 << 20)] * 20, compression=compression)
+        assert len(much) < 200_000
+        assert connection.produce(topic, much).error_code == 0
+        too_much = batch([bytes(1 << 20)] * 65, compression=compression)
+        answer = connection.produce(topic, too_much)
+        assert (answer.error_code, connection.fetch(topic, 0).high_watermark) == (87, 20)
+
+
+@pytest.mark.parametrize("compression", list(Compression))
+def test_the_maximum_timestamp_is_that_of_the_records_whatever_the_header_says(
+    broker: BrokerProcess, compression: Compression
+) -> None:
+    """sarama up to 1.45 leaves it at -1."""
+    topic = create(broker, f"max-timestamp-{compression.name}")
+    right = batch([b"a", b"b", b"c"], compression=compression)
+    with RawConnection(broker) as connection:
+        for said_ms in (-1, FIRST_MS, FIRST_MS + 9000):
+            base_offset = connection.produce(topic, patched(right, 35, struct.pack(">q", said_ms))).base_offset
+            data = stored(connection, topic, base_offset)
+            record_batch.verify_crc(data, 0, len(right))
+            assert record_batch.read_header(data).max_timestamp_ms == FIRST_MS + 2000
+        assert [offset_at(connection, topic, FIRST_MS + 1000 * place)[1] for place in range(3)] == [0, 1, 2]
+
+
+def test_a_record_far_ahead_behind_a_header_of_now_is_named(broker: BrokerProcess) -> None:
+    topic = create(broker, "far-ahead")
+    now_ms = int(time.time() * 1000)
+    times = [now_ms, now_ms + 365 * 86_400_000, now_ms]
+    records = [Record(offset=at, timestamp_ms=time_ms, key=None, value=b"v") for at, time_ms in enumerate(times)]
+    data = patched(encode_batch(records), 35, struct.pack(">q", now_ms))
+    with RawConnection(broker) as connection:
+        answer = connection.produce(topic, data, version=8)
+        assert (answer.error_code, [error.batch_index for error in answer.record_errors]) == (32, [1])
+        assert "message.timestamp.after.max.ms" in (answer.record_errors[0].message or "")
+
+
+def test_a_record_above_max_decompressed_message_bytes_is_refused_behind_compression_alone(
+    broker: BrokerProcess,
+) -> None:
+    topic = create(broker, "large-records", max_decompressed_message_bytes=1000)
+    values = [b"small", bytes(2000)]
+    with RawConnection(broker) as connection:
+        answer = connection.produce(topic, batch(values, compression=Compression.ZSTD))
+        assert (answer.error_code, "max.decompressed.message.bytes=1000" in (answer.error_message or "")) == (87, True)
+        assert connection.produce(topic, batch(values)).error_code == 0
 
 
 @pytest.mark.parametrize("compression", [Compression.NONE, Compression.GZIP])
