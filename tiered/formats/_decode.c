@@ -460,20 +460,21 @@ enum {
   REFUSED_SIZE = 3,
   REFUSED_TOO_LARGE = 4,
   REFUSED_CRC = 5,
-  REFUSED_CONTROL = 6,
-  REFUSED_DELETE_HORIZON = 7,
-  REFUSED_TIMESTAMP_TYPE = 8,
-  REFUSED_COUNT = 9,
-  REFUSED_CODEC = 10,
-  REFUSED_TRANSACTION = 11,
-  REFUSED_SEQUENCE = 12,
-  REFUSED_COMPRESSION = 13, /* only batch_validation.py finds that */
-  REFUSED_FEW_RECORDS = 14,
-  REFUSED_MANY_BYTES = 15,
-  REFUSED_RECORD = 16,
-  REFUSED_LARGE_RECORD = 17,
-  REFUSED_OFFSET = 18,
-  REFUSED_RECORDS = 19
+  REFUSED_BASE_OFFSET = 6,
+  REFUSED_CONTROL = 7,
+  REFUSED_DELETE_HORIZON = 8,
+  REFUSED_TIMESTAMP_TYPE = 9,
+  REFUSED_COUNT = 10,
+  REFUSED_CODEC = 11,
+  REFUSED_TRANSACTION = 12,
+  REFUSED_SEQUENCE = 13,
+  REFUSED_COMPRESSION = 14, /* only batch_validation.py finds that */
+  REFUSED_FEW_RECORDS = 15,
+  REFUSED_MANY_BYTES = 16,
+  REFUSED_RECORD = 17,
+  REFUSED_LARGE_RECORD = 18,
+  REFUSED_OFFSET = 19,
+  REFUSED_RECORDS = 20
 };
 
 enum { NEEDS_KEYS = 1, BROKER_SETS_TIME = 2 };
@@ -614,6 +615,7 @@ API int tiered_validate(const uint8_t *p, int64_t length, int64_t now_ms, const 
   if (verdict->size_bytes != length) return REFUSED_SIZE;
   if (length > limits->max_message_bytes) return REFUSED_TOO_LARGE;
   if (verdict->crc != tiered_crc32c(p + 21, length - 21, 0)) return REFUSED_CRC;
+  if (verdict->base_offset != 0) return REFUSED_BASE_OFFSET;
   if (verdict->attributes & ATTRIBUTE_CONTROL) return REFUSED_CONTROL;
   if (verdict->attributes & ATTRIBUTE_DELETE_HORIZON) return REFUSED_DELETE_HORIZON;
   if (verdict->attributes & ATTRIBUTE_LOG_APPEND_TIME) return REFUSED_TIMESTAMP_TYPE;

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, Protocol
 
 from tiered.errors import CorruptBatch
 from tiered.formats import native
-from tiered.formats.compression import decompressed
+from tiered.formats.compression import decompressed, verify_lz4_frame
 from tiered.formats.record import MIN_RECORD_BYTES, read_varint
 from tiered.formats.record_batch import (
     HEADER_BYTES,
@@ -71,32 +71,34 @@ class Reason(IntEnum):
     """The header's length is not that of the bytes."""
     TOO_LARGE = 4
     CRC = 5
-    CONTROL = 6
+    BASE_OFFSET = 6
+    """Not 0: the broker gives offsets."""
+    CONTROL = 7
     """Only brokers write control batches."""
-    DELETE_HORIZON = 7
+    DELETE_HORIZON = 8
     """Only compaction says until when tombstones stay."""
-    TIMESTAMP_TYPE = 8
+    TIMESTAMP_TYPE = 9
     """Only brokers say that a time is that of the append."""
-    COUNT = 9
+    COUNT = 10
     """No records, or the record count contradicts the last offset delta."""
-    CODEC = 10
-    TRANSACTION = 11
+    CODEC = 11
+    TRANSACTION = 12
     """Transactional without a producer id."""
-    SEQUENCE = 12
+    SEQUENCE = 13
     """A producer id without an epoch or a sequence."""
-    COMPRESSION = 13
+    COMPRESSION = 14
     """The compressed bytes are not wholly one stream of their codec, or hold more than allowed."""
-    FEW_RECORDS = 14
+    FEW_RECORDS = 15
     """Fewer records than the header counts."""
-    MANY_BYTES = 15
+    MANY_BYTES = 16
     """Bytes behind the last record."""
-    RECORD = 16
+    RECORD = 17
     """A record's lengths, headers or time contradict its bytes."""
-    LARGE_RECORD = 17
+    LARGE_RECORD = 18
     """A record of a compressed batch is larger than the topic allows."""
-    OFFSET = 18
+    OFFSET = 19
     """The offset deltas do not count from 0 upwards by one."""
-    RECORDS = 19
+    RECORDS = 20
     """Records without a key, or with times outside the bounds: the others could be sent without them."""
 
 
@@ -215,6 +217,8 @@ def validate(
         bound = max_plain_bytes
     payload = memoryview(buffer)[position + HEADER_BYTES : end]
     try:
+        if header.compression == Compression.LZ4:
+            verify_lz4_frame(payload)
         with decompressed(header.compression, payload, max_bytes=bound) as body:
             verdict = examiner.examine_records(body, header, limits, now_ms, None)
             return _settled(examiner, verdict, buffer, position, body, limits, now_ms)
@@ -347,6 +351,8 @@ def _refusal_of_header(header: BatchHeader, buffer: Buffer, position: int, lengt
         verify_crc(buffer, position, length)
     except CorruptBatch:
         return Reason.CRC
+    if header.base_offset:
+        return Reason.BASE_OFFSET
     if header.is_control:
         return Reason.CONTROL
     if header.delete_horizon_ms is not None:

@@ -41,6 +41,14 @@ _LZ4_FRAME_HEADER: Final = bytes.fromhex("04224d18604082")
 _LZ4_BLOCK_BYTES: Final = 64 * 1024
 _LZ4_STORED_BIT: Final = 0x80000000
 _LZ4_END_MARK: Final = bytes(4)
+_LZ4_MAGIC: Final = _LZ4_FRAME_HEADER[:4]
+_LZ4_MIN_FRAME_BYTES: Final = len(_LZ4_FRAME_HEADER) + len(_LZ4_END_MARK)
+_LZ4_READABLE_MASK: Final = 0b11100011
+"""Of the flags: version, independent blocks, reserved, dictionary."""
+_LZ4_READABLE: Final = 0b01100000
+_LZ4_BLOCK_CHECKSUM_BIT: Final = 0b00010000
+_LZ4_CONTENT_SIZE_BIT: Final = 0b00001000
+_LZ4_CONTENT_CHECKSUM_BIT: Final = 0b00000100
 
 _GZIP_PIECE_BYTES: Final = 16 * 1024
 _FIRST_GUESS_BYTES: Final = 64 * 1024
@@ -239,6 +247,28 @@ def _compress_lz4(data: memoryview) -> bytes:
             parts += (_U32_LITTLE.pack(len(block) | _LZ4_STORED_BIT), bytes(block))
     parts.append(_LZ4_END_MARK)
     return b"".join(parts)
+
+
+def verify_lz4_frame(data: memoryview) -> None:
+    """Raises CorruptBatch for a frame that our decoder reads and Java's clients do not.
+
+    They read one frame, of independent blocks, without a dictionary, and nothing behind its end mark.
+    """
+    if len(data) < _LZ4_MIN_FRAME_BYTES or data[:4] != _LZ4_MAGIC:
+        raise CorruptBatch("the lz4 frame does not begin with its magic number")
+    flags = data[4]
+    if flags & _LZ4_READABLE_MASK != _LZ4_READABLE:
+        raise CorruptBatch(f"an lz4 frame of linked blocks, or with a dictionary (flags {flags:#x})")
+    at = 15 if flags & _LZ4_CONTENT_SIZE_BIT else 7
+    checksum_bytes = 4 if flags & _LZ4_BLOCK_CHECKSUM_BIT else 0
+    while at + 4 <= len(data):
+        (size_bytes,) = _U32_LITTLE.unpack_from(data, at)
+        at += 4
+        if size_bytes == 0:
+            break
+        at += (size_bytes & ~_LZ4_STORED_BIT) + checksum_bytes
+    if at + (4 if flags & _LZ4_CONTENT_CHECKSUM_BIT else 0) != len(data):
+        raise CorruptBatch("the lz4 frame ends before, or behind, the bytes of its batch")
 
 
 def _decompress_lz4(data: memoryview, room: _Room) -> int:

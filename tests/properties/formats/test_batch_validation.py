@@ -58,7 +58,8 @@ def mutated(batch: bytes, chance: random.Random) -> bytearray:
     head, body = bytearray(batch[:HEADER_BYTES]), bytearray(batch[HEADER_BYTES:])
     where = chance.random()
     if where < 0.25:
-        head[chance.choice((22, chance.randrange(16, HEADER_BYTES)))] = chance.choice((*BYTES, chance.randrange(256)))
+        place = chance.choice((7, 22, chance.randrange(16, HEADER_BYTES)))
+        head[place] = chance.choice((*BYTES, chance.randrange(256)))
     elif where < 0.8:
         plain = bytearray(decompress(header.compression, body, max_bytes=1 << 20))
         change(plain, chance)

@@ -11,7 +11,7 @@ import pytest
 import zstandard
 
 from tiered.errors import CorruptBatch
-from tiered.formats.compression import compress, decompress, decompressed
+from tiered.formats.compression import compress, decompress, decompressed, verify_lz4_frame
 
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 CODECS = [GZIP, SNAPPY, LZ4, ZSTD]
@@ -84,6 +84,27 @@ def test_lz4_frames_are_such_as_java_and_librdkafka_read() -> None:
     assert frame[5] == 0x40, "blocks of 64 KiB"
     assert frame[-4:] == bytes(4)
     assert bytes(cramjam.lz4.decompress(frame)) == PLAIN, "the checksum of the frame's header is checked here"
+
+
+def lz4_frame(data: bytes, **options: bool) -> bytes:
+    compressor = cramjam.lz4.Compressor(**options)
+    compressor.compress(data)
+    return bytes(compressor.finish())
+
+
+def test_what_java_cannot_read_of_lz4_is_no_frame_for_a_producer() -> None:
+    frame = compress(LZ4, PLAIN)
+    with_checksum = lz4_frame(PLAIN, block_linked=False, content_checksum=True)
+    for readable in (frame, with_checksum, lz4_frame(b"", block_linked=False)):
+        verify_lz4_frame(memoryview(readable))
+    skippable = b"\x50\x2a\x4d\x18" + struct.pack("<I", 3) + b"abc"
+    needs_dictionary = frame[:4] + b"\x61" + frame[5:]
+    for other in (
+        *(lz4_frame(PLAIN, block_linked=True), needs_dictionary, skippable + frame),
+        *(frame + frame, frame + b"\0", frame[:-1], with_checksum[:-1], frame[:10], b""),
+    ):
+        with pytest.raises(CorruptBatch, match="lz4 frame"):
+            verify_lz4_frame(memoryview(other))
 
 
 def test_snappy_is_framed_as_java_frames_it() -> None:

@@ -166,6 +166,8 @@ def _refusal(refused: RefusedBatch, size_bytes: int, limits: BatchLimits, now_ms
 def _words(refused: RefusedBatch, header: BatchHeader, limits: BatchLimits) -> str:
     record = f"record {refused.record} of {header.record_count}"
     match refused.reason:
+        case Reason.BASE_OFFSET:
+            return f"the batch's base offset is {header.base_offset}, not 0"
         case Reason.CONTROL:
             return "clients may not write control batches"
         case Reason.DELETE_HORIZON:

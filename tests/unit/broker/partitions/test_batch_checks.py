@@ -36,6 +36,7 @@ def checked(data: bytes, config: TopicConfig = TopicConfig(), now_ms: int = NOW_
     [
         (bytes(batch("v") * 2), InvalidRecord, "exactly one batch"),
         (encode_batch(ONE, last_offset=5), InvalidRecord, "contradicts"),
+        (b"\0" * 7 + b"\x05" + encode_batch(ONE)[8:], InvalidRecord, "base offset is 5"),
         (encode_batch(ONE, control=True, transactional=True), InvalidRecord, "control"),
         (encode_batch(ONE, transactional=True), InvalidRecord, "needs a producer id"),
         (encode_batch(ONE, producer_id=7), InvalidRecord, "needs a producer epoch"),
@@ -43,7 +44,7 @@ def checked(data: bytes, config: TopicConfig = TopicConfig(), now_ms: int = NOW_
         (bytes(batch("v"))[:16] + b"\x01" + bytes(batch("v"))[17:], InvalidRecord, "magic 2"),
         (bytes(batch("v" * 2_000_000)), MessageTooLarge, "max.message.bytes"),
     ],
-    ids=["two", "count", "control", "transactional", "no-epoch", "crc", "magic", "size"],
+    ids=["two", "count", "base-offset", "control", "transactional", "no-epoch", "crc", "magic", "size"],
 )
 def test_a_batch_that_may_not_be_stored_is_refused_in_words(data: bytes, error: type[TieredError], words: str) -> None:
     with pytest.raises(error, match=words):
