@@ -28,6 +28,7 @@ from tiered.broker.host.disk_reserve import DiskReserve
 from tiered.broker.host.producer_ids import ProducerIds
 from tiered.broker.host.resource_configs import ResourceConfigs
 from tiered.broker.partitions.agenda import PartitionAgenda
+from tiered.broker.partitions.batch_checks import LongValidations
 from tiered.broker.partitions.failed_replicas import FailedReplicas
 from tiered.broker.partitions.leadership_check import LeadershipCheck
 from tiered.broker.partitions.partition import Partition
@@ -76,7 +77,6 @@ from tiered.broker.transactions.verification import Verifications
 from tiered.broker.view.changes import Changes
 from tiered.broker.view.feed import ChangeFeed
 from tiered.broker.view.image import ClusterImage
-from tiered.cold.budget import Budget
 from tiered.cold.chunks.cache import ChunkCache
 from tiered.cold.chunks.reader import ColdReader
 from tiered.cold.opening import open_store
@@ -103,9 +103,6 @@ SETTLE_INTERVAL_MS = 1_000
 RESIGN_INTERVAL_MS = 500
 # As fast as anybody can append, they take some 50 MiB more until then.
 PRODUCERS_INTERVAL_MS = 5_000
-VALIDATING_BYTES = 128 << 20
-# Each may take 64 MiB and a core: hostile batches must leave the event loop its own.
-VALIDATING_AT_ONCE = 1
 
 
 class Broker:
@@ -167,9 +164,7 @@ class Broker:
         )
         self._cold_pacing = ColdPacing(self._cache, self.counters, clock, most=tiering.tiered_cold_read_concurrency)
         self.cold_reader = ColdReader(self.store, self._cache, self._downloads)
-        self.validating = Budget(VALIDATING_BYTES)
-        """What produce requests may hold while they wait: for a thread that validates a batch, or for their turn."""
-        self.validating_turns = asyncio.Semaphore(VALIDATING_AT_ONCE)
+        self.validation = LongValidations()
         self.reader = TierReader(self.cold_reader, self.disk, self.counters)
         self.records = RecordReader(self.reader, clock)
 
@@ -500,7 +495,7 @@ class Broker:
 
     def _let_go(self) -> None:
         self.store.close()
-        for pool in (self._downloads, self.uploads):
+        for pool in (self._downloads, self.uploads, self.validation):
             pool.close(wait=False)
         self.credentials.close()
         self.disk.close()
@@ -516,6 +511,7 @@ class Broker:
         self.store.close()
         for pool in (self._downloads, self.uploads, self.disk, self.records, self.compaction, self.credentials):
             pool.close()
+        self.validation.close()
 
     def was_replaced(self, error: StaleBrokerEpoch) -> None:
         """Stops this process: another one has registered under its id."""

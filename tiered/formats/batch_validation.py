@@ -194,13 +194,14 @@ def validate(
     now_ms: int,
     *,
     max_plain_bytes: int | None = None,
+    scratch: bytearray | None = None,
 ) -> BatchHeader | RefusedBatch | None:
     """The header of the one batch in `buffer[position:end]`, which is right in every record; or why it is refused.
 
     None when its records decompress to more than `max_plain_bytes` while the topic allows more: too much work for
     the caller's thread. Where the header's maximum timestamp is not that of the records, the right one is written into
-    the buffer, as Kafka does, with its CRC. The buffer must be writable. Memory: the decompressed records, at most
-    `limits.max_plain_bytes`.
+    the buffer, as Kafka does, with its CRC. The buffer must be writable. Memory: `scratch`, where that is
+    enough; else the decompressed records, at most `limits.max_plain_bytes`.
     """
     verdict = examiner.examine(buffer, position, end, limits, now_ms)
     if type(verdict) is BatchHeader:
@@ -219,7 +220,7 @@ def validate(
     try:
         if header.compression == Compression.LZ4:
             verify_lz4_frame(payload)
-        with decompressed(header.compression, payload, max_bytes=bound) as body:
+        with decompressed(header.compression, payload, max_bytes=bound, scratch=scratch) as body:
             verdict = examiner.examine_records(body, header, limits, now_ms, None)
             return _settled(examiner, verdict, buffer, position, body, limits, now_ms)
     except CorruptBatch as error:

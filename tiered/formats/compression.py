@@ -90,10 +90,12 @@ def decompress(code: int, data: Buffer, *, max_bytes: int) -> bytes:
 
 
 @contextmanager
-def decompressed(code: int, data: Buffer, *, max_bytes: int) -> Iterator[memoryview]:
+def decompressed(code: int, data: Buffer, *, max_bytes: int, scratch: bytearray | None = None) -> Iterator[memoryview]:
     """The result of `decompress`, and its errors, in memory that goes with the block; for code 0 `data` itself.
 
-    For threads beside the event loop: the interpreter's lock is held for no more than a slice of it at a time.
+    What fits into `scratch` is written there: memory that was used before costs nothing, fresh pages four times as much
+    as to fill them. For threads beside the event loop: the interpreter's lock is held for no more than a slice of it at
+    a time.
     """
     if code == 0:
         if len(data) > max_bytes:
@@ -102,7 +104,7 @@ def decompressed(code: int, data: Buffer, *, max_bytes: int) -> Iterator[memoryv
         return
     if code not in _DECODERS:
         raise CorruptBatch(f"compression codec {code} is unknown")
-    room = _Room(max_bytes)
+    room = _Room(max_bytes, scratch)
     try:
         try:
             length = _DECODERS[code](memoryview(data), room)
@@ -127,13 +129,20 @@ class _Room:
     copied, in one piece under the interpreter's lock: a tenth of a second for 64 MiB, in which nobody is answered.
     """
 
-    def __init__(self, max_bytes: int) -> None:
+    def __init__(self, max_bytes: int, scratch: bytearray | None) -> None:
         self.max_bytes = max_bytes
+        self._scratch = scratch
         self._pages: mmap.mmap | None = None
         self.view = memoryview(b"")
 
-    def small(self, size_bytes: int) -> memoryview:
-        self.view = memoryview(bytearray(min(self.max_bytes, size_bytes)))
+    def small(self, size_bytes: int) -> memoryview | None:
+        """What may do, a first guess being `size_bytes`; None when nothing small would."""
+        if self._scratch is not None:
+            self.view = memoryview(self._scratch)[: self.max_bytes]
+        elif size_bytes <= _LARGE_BYTES:
+            self.view = memoryview(bytearray(min(self.max_bytes, size_bytes)))
+        else:
+            return None
         return self.view
 
     def whole(self) -> memoryview:
@@ -144,7 +153,8 @@ class _Room:
 
     def fresh(self, size_bytes: int) -> memoryview:
         """For a decoder that knows how much it needs."""
-        return self.small(size_bytes) if size_bytes <= _LARGE_BYTES else self.whole()
+        small = self.small(size_bytes)
+        return self.whole() if small is None or len(small) < size_bytes else small
 
     def close(self) -> None:
         self.view.release()
@@ -156,7 +166,7 @@ class _Room:
 def _decompress_gzip(data: memoryview, room: _Room) -> int | None:
     """Fed in small pieces, because zlib copies what follows a member: many tiny members must not cost a square.
     What comes out is taken in slices, for each is copied under the interpreter's lock."""
-    output = room.whole() if len(data) > _GZIP_PIECE_BYTES else room.small(_FIRST_GUESS_BYTES)
+    output = room.small(_FIRST_GUESS_BYTES if len(data) <= _GZIP_PIECE_BYTES else _LARGE_BYTES + 1) or room.whole()
     decoder = zlib.decompressobj(wbits=_GZIP_WINDOW_BITS)
     total = 0
     at = 0
@@ -281,10 +291,10 @@ def _decompress_zstd(data: memoryview, room: _Room) -> int:
 
 def _decompress_into(decode: Callable[[Buffer, memoryview], int], data: memoryview, room: _Room) -> int:
     """The decoders do not tell a full buffer from bad bytes (but in words that may change): more room, then."""
-    guess = max(_FIRST_GUESS_BYTES, _FIRST_GUESS_RATIO * len(data))
-    if guess <= _LARGE_BYTES:
+    small = room.small(max(_FIRST_GUESS_BYTES, _FIRST_GUESS_RATIO * len(data)))
+    if small is not None:
         try:
-            return decode(data, room.small(guess))
+            return decode(data, small)
         except cramjam.DecompressionError:
             if len(room.view) >= room.max_bytes:
                 raise

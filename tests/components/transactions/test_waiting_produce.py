@@ -149,7 +149,7 @@ def test_no_later_batch_takes_the_place_of_one_that_could_not_be_verified(coordi
 def test_requests_that_wait_take_a_bounded_part_of_the_memory(coordinated: Coordinated) -> None:
     broker = coordinated.guarded.broker
     with RawConnection(coordinated.guarded) as waiting, RawConnection(coordinated.guarded) as second:
-        coordinated.guarded.run(lambda: setattr(broker, "validating", Budget(1)))
+        coordinated.guarded.run(lambda: setattr(broker.validation, "room", Budget(1)))
         send(waiting, 0)
         assert coordinated.slow.begun.acquire(timeout=WAIT_S)
         send(second, 0)

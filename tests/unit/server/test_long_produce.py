@@ -87,7 +87,7 @@ async def asking(
             topics=topics,
             access=Access(state=made.state),
             client_quotas=ClientQuotas(made.clock, lambda: made.state.settings),
-            validating=Budget(len(body)),
+            validation=SimpleNamespace(room=Budget(len(body))),
             verifications=verifications,
             context=made.context,
         )

@@ -7,8 +7,9 @@ nor know a partition's state.
 import threading
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
+from tiered.cold.budget import Budget
 from tiered.config import TopicConfig
 from tiered.errors import (
     CorruptBatch,
@@ -29,6 +30,7 @@ from tiered.formats.batch_validation import (
     RefusedRecord,
 )
 from tiered.formats.record_batch import DEFAULT_MAX_DECOMPRESSED_BYTES, BatchHeader
+from tiered.runtime import BlockingPool
 
 _CODES = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 """What `compression.type` may be, besides `producer`, which keeps the client's codec."""
@@ -71,11 +73,26 @@ def _shared(limits: BatchLimits) -> BatchLimits:
     return limits
 
 
-class _Examiners(threading.local):
-    """One thread's. An event loop's keeps the interpreter's lock, that of a thread beside it lets others have it."""
+INLINE_PLAIN_BYTES = 256 << 10
+"""Of decompressed records: what an event loop makes in about a millisecond."""
+REQUESTS_BYTES = 128 << 20
+SCRATCH_BYTES = 4 << 20
+"""Four times what clients put into a batch by default."""
+
+
+class _Here(threading.local):
+    """What one thread validates with. An event loop's kernel keeps the interpreter's lock, that of a thread beside it
+    lets others have it."""
 
     def __init__(self) -> None:
         self.of_loop, self.beside_loop = _examiner(keeps_lock=True), _examiner(keeps_lock=False)
+        self.scratch = bytearray()
+
+    def scratch_of(self, size_bytes: int) -> bytearray:
+        """At least so large, and kept for the next batch."""
+        if len(self.scratch) < size_bytes:
+            self.scratch = bytearray(size_bytes)
+        return self.scratch
 
 
 def _examiner(*, keeps_lock: bool) -> Examiner:
@@ -83,7 +100,34 @@ def _examiner(*, keeps_lock: bool) -> Examiner:
     return PureExaminer() if kernel is None else NativeExaminer(kernel)
 
 
-_examiners = _Examiners()
+_here = _Here()
+
+
+class Bounded(Protocol):
+    """Whose batches are validated."""
+
+    limits: BatchLimits
+    name: str
+
+
+class LongValidations:
+    """For batches that take more than an event loop has time for, one after the other."""
+
+    def __init__(self) -> None:
+        self.room = Budget(REQUESTS_BYTES)
+        """What produce requests may hold while they wait: for the thread, or for their turn to go on."""
+        # One batch may take 64 MiB and a core: hostile ones must leave the event loop its own.
+        self._pool = BlockingPool("validation", threads=1)
+
+    async def run(
+        self, buffer: memoryview, position: int, end: int, replica: "Bounded", now_ms: int, codec: int | None
+    ) -> "ValidatedBatch":
+        """As `validated_in_thread`."""
+        limits, name = replica.limits, replica.name
+        return await self._pool.run(validated_in_thread, buffer, position, end, limits, now_ms, name, codec)
+
+    def close(self, *, wait: bool = True) -> None:
+        self._pool.close(wait=wait)
 
 
 class ValidatedBatch(NamedTuple):
@@ -103,6 +147,7 @@ def validated(
     limits: BatchLimits,
     now_ms: int,
     name: str,
+    *,
     max_plain_bytes: int | None = None,
 ) -> ValidatedBatch | None:
     """The one batch in `buffer[position:end]`, every record of which may be stored; for an event loop.
@@ -111,8 +156,9 @@ def validated(
     than `max_plain_bytes`: too much work for an event loop. Raises InvalidRecord, InvalidTimestamp, MessageTooLarge,
     UnsupportedCompression and CorruptBatch, with `name` for people.
     """
+    scratch = None if max_plain_bytes is None else _here.scratch_of(max_plain_bytes)
     verdict = batch_validation.validate(
-        _examiners.of_loop, buffer, position, end, limits, now_ms, max_plain_bytes=max_plain_bytes
+        _here.of_loop, buffer, position, end, limits, now_ms, max_plain_bytes=max_plain_bytes, scratch=scratch
     )
     if isinstance(verdict, RefusedBatch):
         raise _refusal(verdict, end - position, limits, now_ms, name)
@@ -124,9 +170,10 @@ def validated_in_thread(
 ) -> ValidatedBatch:
     """The same for a thread beside the event loop, whatever it takes; in the codec `codec`, where that is one.
 
-    Memory: as `BatchLimits.max_plain_bytes` says, twice with a codec.
+    Memory: as `BatchLimits.max_plain_bytes` says, twice with a codec, and `SCRATCH_BYTES` that the thread keeps.
     """
-    verdict = batch_validation.validate(_examiners.beside_loop, buffer, position, end, limits, now_ms)
+    scratch = _here.scratch_of(SCRATCH_BYTES)
+    verdict = batch_validation.validate(_here.beside_loop, buffer, position, end, limits, now_ms, scratch=scratch)
     if isinstance(verdict, RefusedBatch):
         raise _refusal(verdict, end - position, limits, now_ms, name)
     assert verdict is not None

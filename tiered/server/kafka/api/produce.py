@@ -7,7 +7,6 @@ or fails for itself. The first batch of a transaction on a partition waits for i
 on that adds the partition to the transaction (KIP-890).
 """
 
-import asyncio
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
@@ -15,11 +14,11 @@ from itertools import chain
 from tiered.broker.partitions.acknowledge import acknowledged, is_acknowledged, not_in_time
 from tiered.broker.partitions.acknowledgements import Commit
 from tiered.broker.partitions.batch_checks import (
+    INLINE_PLAIN_BYTES,
     RefusedRecords,
     ValidatedBatch,
     foreign_codec,
     validated,
-    validated_in_thread,
 )
 from tiered.broker.partitions.partition import Appended, Partition
 from tiered.broker.partitions.topics import Topic
@@ -77,7 +76,6 @@ _TRANSACTIONAL = 16
 # What the event loop validates itself, within a millisecond or two; a thread does what takes longer.
 INLINE_BYTES = 2 << 20
 INLINE_COMPRESSED_BYTES = 32 << 10
-INLINE_PLAIN_BYTES = 256 << 10
 # Batches without compression that are smaller are given their topic's codec by the event loop.
 RECOMPRESS_INLINE_BYTES = 64 << 10
 
@@ -102,11 +100,11 @@ def handle(request: RawRequest) -> Answer:
         known = None if is_long else verified_at_once(context, asked.transactional_id, _unverified(request, asked))
         if known is not None:
             beforehand = known
-        elif context.broker.validating.has_free(request.end):
+        elif context.broker.validation.room.has_free(request.end):
             return _answer_verified(_with_own_buffer(request), asked, asked.transactional_id)
         elif not is_long:
             beforehand = refused_for_now(_unverified(request, asked), context.broker.clock.now_ms())
-    if count > LONG_PRODUCE_BATCHES and not context.broker.validating.has_free(request.end):
+    if count > LONG_PRODUCE_BATCHES and not context.broker.validation.room.has_free(request.end):
         raise Throttled("too many requests of many batches wait for their turn; send fewer or smaller ones")
     appending = _begin(request, asked, beforehand)
     steps = _append_each(appending)
@@ -139,7 +137,7 @@ async def _append_in_turns(
     appending: "_Appending", steps: "Iterator[_LongValidation | None]"
 ) -> Parts | Overlapping | None:
     request = appending.request
-    async with request.context.broker.validating.taken(request.end):
+    async with request.context.broker.validation.room.taken(request.end):
         await _append_rest(appending, steps)
     return _outcome(appending)
 
@@ -185,20 +183,12 @@ class _LongValidation:
 
     async def carry_out(self, request: RawRequest) -> None:
         broker = request.context.broker
-        async with broker.validating_turns:
-            try:
-                self._outcome = await asyncio.to_thread(
-                    validated_in_thread,
-                    request.buffer,
-                    self._position,
-                    self._end,
-                    self._partition.limits,
-                    broker.clock.now_ms(),
-                    self._partition.name,
-                    self._codec,
-                )
-            except TieredError as error:
-                self._outcome = error.without_frames()
+        try:
+            self._outcome = await broker.validation.run(
+                request.buffer, self._position, self._end, self._partition, broker.clock.now_ms(), self._codec
+            )
+        except TieredError as error:
+            self._outcome = error.without_frames()
 
     def result(self) -> ValidatedBatch:
         """Raises why the batch is refused."""
@@ -223,9 +213,9 @@ def _validation(
     codec = foreign_codec(attributes, partition.config)
     if attributes & _CODEC:
         if codec is None and size_bytes <= INLINE_COMPRESSED_BYTES:
-            now_ms = request.context.broker.clock.now_ms()
+            now_ms, name = request.context.broker.clock.now_ms(), partition.name
             short = validated(
-                request.buffer, position, end, partition.limits, now_ms, partition.name, INLINE_PLAIN_BYTES
+                request.buffer, position, end, partition.limits, now_ms, name, max_plain_bytes=INLINE_PLAIN_BYTES
             )
             if short is not None:
                 return short
@@ -300,7 +290,7 @@ async def _answer_verified(
 ) -> Parts | Overlapping | None:
     """Asks and appends then; requests of one connection keep their order, for it waits."""
     broker = request.context.broker
-    async with broker.validating.taken(request.end):
+    async with broker.validation.room.taken(request.end):
         batches = [batch async for batch in in_turns(_unverified(request, asked)) if batch is not None]
         beforehand = await verified(request.context, transactional_id, batches) if batches else NOTHING
         appending = _begin(request, asked, beforehand)
