@@ -1,5 +1,5 @@
 """Bounds what is under way at once: the bytes that all cold reads together fetch, so that a backfill does not starve
-the tail, and the loads that run beside it.
+the tail, the loads that run beside it, and the produce requests that wait for their validation.
 
 Owns that number and the order of waiters. Lives on one event loop; must never block it, and never take back what was
 given.
@@ -33,6 +33,10 @@ class Budget:
     @property
     def waiting(self) -> int:
         return len(self._waiting)
+
+    @property
+    def waiting_units(self) -> int:
+        return sum([wanted for wanted, _ in self._waiting])
 
     @property
     def spare(self) -> int:
@@ -70,7 +74,7 @@ class Budget:
 
     async def _wait(self, wanted: int) -> None:
         if len(self._waiting) >= self._max_waiting:
-            raise Throttled("too many cold reads wait for their turn; try again later")
+            raise Throttled("too many requests wait for their turn; try again later")
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         entry = (wanted, turn)
         self._waiting.append(entry)

@@ -17,12 +17,12 @@ from tests.support.transactions import transactional_batch, write
 from tests.unit.broker.context import surroundings
 from tests.unit.broker.replication.replicas import EPOCHS, replica, row, tell
 from tiered import runtime
+from tiered.broker.partitions.batch_checks import LongValidations
 from tiered.broker.partitions.partition import Partition
 from tiered.broker.partitions.topics import Topic, Topics
 from tiered.broker.security.access import Access
 from tiered.broker.security.client_quotas import ClientQuotas
 from tiered.broker.transactions.verification import Verifications
-from tiered.cold.budget import Budget
 from tiered.file_slice import FileSlice
 from tiered.ids import InSyncReplica
 from tiered.server.kafka.api.produce import LONG_PRODUCE_BATCHES, handle
@@ -87,7 +87,7 @@ async def asking(
             topics=topics,
             access=Access(state=made.state),
             client_quotas=ClientQuotas(made.clock, lambda: made.state.settings),
-            validation=SimpleNamespace(room=Budget(len(body))),
+            validation=LongValidations(),
             verifications=verifications,
             context=made.context,
         )

@@ -76,6 +76,7 @@ def _shared(limits: BatchLimits) -> BatchLimits:
 INLINE_PLAIN_BYTES = 256 << 10
 """Of decompressed records: what an event loop makes in about a millisecond."""
 REQUESTS_BYTES = 128 << 20
+MAX_WAITING_BYTES = 256 << 20
 SCRATCH_BYTES = 4 << 20
 """Four times what clients put into a batch by default."""
 
@@ -118,6 +119,11 @@ class LongValidations:
         """What produce requests may hold while they wait: for the thread, or for their turn to go on."""
         # One batch may take 64 MiB and a core: hostile ones must leave the event loop its own.
         self._pool = BlockingPool("validation", threads=1)
+
+    @property
+    def is_full(self) -> bool:
+        """So many requests wait for room that another one would take too much memory."""
+        return self.room.waiting_units > MAX_WAITING_BYTES
 
     async def run(
         self, buffer: memoryview, position: int, end: int, replica: "Bounded", now_ms: int, codec: int | None

@@ -104,16 +104,24 @@ def handle(request: RawRequest) -> Answer:
             return _answer_verified(_with_own_buffer(request), asked, asked.transactional_id)
         elif not is_long:
             beforehand = refused_for_now(_unverified(request, asked), context.broker.clock.now_ms())
-    if count > LONG_PRODUCE_BATCHES and not context.broker.validation.room.has_free(request.end):
-        raise Throttled("too many requests of many batches wait for their turn; send fewer or smaller ones")
+    is_full = context.broker.validation.is_full
+    if is_full and count > LONG_PRODUCE_BATCHES:
+        raise _too_many_wait()
     appending = _begin(request, asked, beforehand)
     steps = _append_each(appending)
     if count > LONG_PRODUCE_BATCHES:
         return _append_later(appending, steps, None)
     for long_validation in steps:
-        if long_validation is not None or (count > 1 and _takes_long(appending)):
+        if is_full:
+            if long_validation is not None:
+                long_validation.refuse(_too_many_wait())
+        elif long_validation is not None or (count > 1 and _takes_long(appending)):
             return _append_later(appending, steps, long_validation)
     return _outcome(appending)
+
+
+def _too_many_wait() -> Throttled:
+    return Throttled("too many requests of many, large or compressed batches wait for their turn; send fewer at a time")
 
 
 def _takes_long(appending: "_Appending") -> bool:
@@ -189,6 +197,10 @@ class _LongValidation:
             )
         except TieredError as error:
             self._outcome = error.without_frames()
+
+    def refuse(self, error: TieredError) -> None:
+        """Where it cannot be carried out."""
+        self._outcome = error
 
     def result(self) -> ValidatedBatch:
         """Raises why the batch is refused."""
