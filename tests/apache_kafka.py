@@ -88,6 +88,10 @@ class ApacheKafka:
         assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
 
     @property
+    def kafka_port(self) -> int:
+        return int(self.bootstrap.rpartition(":")[2])
+
+    @property
     def pid(self) -> int:
         assert self._process is not None
         return self._process.pid
@@ -128,9 +132,11 @@ class ApacheKafka:
 
 
 @contextmanager
-def apache_kafka(folder: Path, settings: Mapping[str, object] | None = None) -> Iterator[ApacheKafka]:
-    """A running one, with all that it needs in `folder`; stopped at the end."""
-    fetch_jars("broker.xml", folder / "jars")
+def apache_kafka(
+    folder: Path, settings: Mapping[str, object] | None = None, *, project: str = "broker.xml"
+) -> Iterator[ApacheKafka]:
+    """A running one, with all that it needs in `folder`; stopped at the end. `project` says which release."""
+    fetch_jars(project, folder / "jars")
     kafka = ApacheKafka(folder / "jars", folder, settings)
     try:
         kafka.start()

@@ -1,0 +1,335 @@
+"""Batches made by hand, sent to Apache Kafka 4.4.0 and to ours: what it refuses is refused, what it takes is taken
+unless a reason is named here, what is stored is the same, and so are the offsets found for times, wherever it is.
+"""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
+
+from tests.apache_kafka import ApacheKafka, apache_kafka
+from tests.broker_process import BrokerProcess
+from tests.clients.clients import admin
+from tests.clients.handmade_batches import CODECS, TOPICS, Case, Maker, cases, record
+from tests.clients.raw import RawConnection
+from tiered.formats import record_batch
+from tiered.formats.record_batch import Record
+from tiered.wire import messages
+from tiered.wire.produce import PartitionResult
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
+
+UNKNOWN_SERVER_ERROR, CORRUPT_MESSAGE, INVALID_RECORD = -1, 2, 87
+NOT_YET = (3, 6)
+LIST_OFFSETS, GREATEST_TIME = 2, -3
+WAIT_S = 120.0
+Broker = ApacheKafka | BrokerProcess
+Place = tuple[str, int]
+Found = tuple[int, int, int]
+"""Error code, offset, time."""
+
+STRICTER = {
+    "a batch and ten bytes": "Kafka cuts them off; no client sends them",
+    "delete horizon": "compaction would believe when tombstones may go",
+    "log append time": "the header's time would be that of every record",
+    "log append time in gzip": "the header's time would be that of every record",
+    "producer without an epoch": "no client has an id without an epoch",
+    "wrong content checksum, lz4": "Kafka does not look at it",
+    "wrong content size, lz4": "Kafka does not look at it",
+    "twice, for six, snappy": "no client writes two of xerial's streams into a batch",
+    "in two parts, snappy": "no client writes two of xerial's streams into a batch",
+    **{
+        f"{name}, {codec}": "bytes behind the compressed ones, which nobody reads"
+        for name in ("bytes behind it", "a zero behind it", "twice")
+        for codec in CODECS
+    },
+    **{
+        f"{name}, {codec}": "consumers would meet offsets that are not those acknowledged"
+        for name in ("offsets 0, 0, 7", "offsets 2, 1, 0", "offsets from 1 on", "offsets -1, 0, 1")
+        for codec in CODECS
+    },
+    **{f"from {codec}, offsets not dense": "as where they keep their codec" for codec in CODECS},
+    **{
+        f"{name}, {codec}": "null is -1; other clients stop at anything else"
+        for name in ("key of -2 bytes", "value of -2 bytes", "header value of -2 bytes")
+        for codec in CODECS
+    },
+    **{
+        f"{name}, {codec}": "Kafka drops the bits beyond; other clients do not"
+        for name in ("offset of 33 bits", "time of 65 bits")
+        for codec in CODECS
+    },
+    **{
+        f"{name}, {codec}": "Kafka does not look at a record's length behind compression; clients stop at it"
+        for name in (
+            *("record longer than it is", "record longer than the batch", "record shorter than it is"),
+            *("record of 0 bytes", "a byte behind the headers"),
+        )
+        for codec in CODECS
+    },
+}
+"""What we may refuse though Kafka takes it, and why."""
+
+OTHER_CODES = {
+    "a byte less than the length says": (CORRUPT_MESSAGE, "Kafka sees no whole batch in the request"),
+    "a header cut off": (CORRUPT_MESSAGE, "Kafka sees no whole batch in the request"),
+    "magic 3": (INVALID_RECORD, "for Kafka only the magic numbers of old clients are"),
+    "magic -1": (INVALID_RECORD, "for Kafka only the magic numbers of old clients are"),
+    "a byte more than the length says": (INVALID_RECORD, "more than one batch; Kafka finds the CRC wrong first"),
+    **{
+        f"delta leaves 64 bits{way}, {codec}": (INVALID_RECORD, "Kafka's time wraps, and is out of bounds then")
+        for way in ("", " downwards")
+        for codec in CODECS
+    },
+}
+"""Refused by both, by us with this code, and why."""
+
+REFUSED_WHOLE = {
+    "log append time -1": "the bit is the batch's",
+    **{f"log append time, says so itself, {codec}": "the bit is the batch's" for codec in CODECS},
+    **{f"bounds, log append time a year ahead, {codec}": "the bit is the batch's" for codec in CODECS},
+}
+"""Kafka names each record."""
+
+
+@dataclass(slots=True)
+class Side:
+    """One broker with all cases sent to it, each to a partition of its own, between two batches that are right."""
+
+    broker: Broker
+    answers: dict[str, PartitionResult] = field(default_factory=dict)
+    stored: dict[str, list[Record]] = field(default_factory=dict)
+    """The records of the whole partition, for what both took."""
+
+    def took(self, name: str) -> bool:
+        return self.answers[name].error_code == 0
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    cases: dict[str, Case]
+    places: dict[str, Place]
+    kafka: Side
+    ours: Side
+
+    def taken_by_both(self) -> list[str]:
+        return [name for name in self.cases if self.kafka.took(name) and self.ours.took(name)]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    ours = BrokerProcess(tmp_path_factory.mktemp("ours") / "data").start()
+    try:
+        with apache_kafka(tmp_path_factory.mktemp("kafka"), project="broker-4.4.xml") as kafka:
+            now_ms = int(time.time() * 1000)
+            all_cases = cases(now_ms)
+            kinds: dict[str, list[Case]] = {}
+            for case in all_cases:
+                kinds.setdefault(case.topic, []).append(case)
+            places = {case.name: (topic_of(kind), at) for kind, some in kinds.items() for at, case in enumerate(some)}
+            made = Run({case.name: case for case in all_cases}, places, Side(kafka), Side(ours))
+            for side in (made.kafka, made.ours):
+                create(side.broker, {kind: len(some) for kind, some in kinds.items()})
+                send(made, side, Maker(now_ms))
+            for side in (made.kafka, made.ours):
+                with RawConnection(side.broker) as connection:
+                    side.stored = {name: read(connection, *places[name]) for name in made.taken_by_both()}
+            yield made
+    finally:
+        ours.ensure_stopped()
+
+
+def topic_of(kind: str) -> str:
+    return kind.replace(" ", "-")
+
+
+def create(broker: Broker, kinds: dict[str, int]) -> None:
+    wanted = [
+        NewTopic(topic_of(kind), count, replication_factor=1, config={"retention.ms": "-1", **TOPICS[kind]})
+        for kind, count in kinds.items()
+    ]
+    for future in admin(broker.bootstrap).create_topics(wanted).values():
+        future.result(30)
+
+
+def send(run: Run, side: Side, made: Maker) -> None:
+    before, after = (
+        made.plain(record(0, ms=ms, key=key), 1) for ms, key in ((-600_000, b"before"), (-1_200_000, b"after"))
+    )
+    with RawConnection(side.broker) as connection:
+        for name, case in run.cases.items():
+            topic, partition = run.places[name]
+            produce_first(connection, topic, partition, before)
+            answer = connection.produce(topic, case.data, partition=partition, version=case.version)
+            side.answers[name] = answer
+            last = connection.produce(topic, after, partition=partition)
+            assert last.error_code == 0, last
+            assert answer.error_code == 0 or last.base_offset == 1, f"{name}: refused, and appended"
+
+
+def produce_first(connection: RawConnection, topic: str, partition: int, batch: bytes) -> None:
+    """Kafka answers CreateTopics before all partitions have their leader."""
+    deadline = time.monotonic() + WAIT_S
+    while (answer := connection.produce(topic, batch, partition=partition)).error_code in NOT_YET:
+        assert time.monotonic() < deadline, answer
+        time.sleep(0.05)
+    assert (answer.error_code, answer.base_offset) == (0, 0), answer
+
+
+def read(connection: RawConnection, topic: str, partition: int) -> list[Record]:
+    """All records; Kafka answers with those of one segment."""
+    found: list[Record] = []
+    while True:
+        offset = found[-1].offset + 1 if found else 0
+        answer = connection.fetch(topic, offset, partition=partition, partition_max_bytes=100 << 20)
+        assert answer.error_code == 0, answer
+        if offset >= answer.high_watermark:
+            return found
+        data = bytes(answer.records or b"")  # type: ignore[arg-type]
+        for position, header in record_batch.whole_batches(data, 0, len(data)):
+            record_batch.verify_crc(data, position, header.size_bytes)
+            found += record_batch.records(data, position)
+
+
+def offsets_at(broker: Broker, times: dict[Place, list[int]]) -> dict[Place, list[Found]]:
+    """What ListOffsets answers for each of these times."""
+    found: dict[Place, list[Found]] = {place: [] for place in times}
+    request = messages.request(LIST_OFFSETS, 10)
+    with RawConnection(broker, timeout_s=120) as connection:
+        for turn in range(max(map(len, times.values()))):
+            topics: dict[str, list[object]] = {}
+            for (topic, partition), some in times.items():
+                if turn < len(some):
+                    wanted = request.ListOffsetsPartition(
+                        partition_index=partition, current_leader_epoch=-1, timestamp=some[turn]
+                    )
+                    topics.setdefault(topic, []).append(wanted)
+            wanted_topics = [request.ListOffsetsTopic(name=name, partitions=some) for name, some in topics.items()]
+            answer = connection.ask(
+                LIST_OFFSETS,
+                10,
+                request.ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=wanted_topics, timeout=60_000),
+            )
+            for topic in answer.topics:
+                for one in topic.partitions:
+                    found[topic.name, one.partition_index].append((one.error_code, one.offset, one.timestamp))
+    return found
+
+
+def times_around(records: list[Record]) -> list[int]:
+    around = {record.timestamp_ms + near for record in records for near in (-1, 0, 1)}
+    return [*sorted({0, *(ms for ms in around if ms >= 0)})[:40], GREATEST_TIME]
+
+
+def by_model(records: list[Record], times: list[int]) -> list[Found]:
+    """The first record of that time or later; for the greatest time, the first that has it."""
+    greatest_ms = max(record.timestamp_ms for record in records)
+    found: list[Found] = []
+    for ms in times:
+        wanted_ms = greatest_ms if ms == GREATEST_TIME else ms
+        first = next((record for record in records if record.timestamp_ms >= wanted_ms), None)
+        found.append((0, -1, -1) if first is None or greatest_ms < 0 else (0, first.offset, first.timestamp_ms))
+    return found
+
+
+def check_times(run: Run, where: str) -> None:
+    """Ours finds for each case what the model says of its records, which is what Kafka finds."""
+    names = run.taken_by_both()
+    times = {run.places[name]: times_around(run.ours.stored[name]) for name in names}
+    found = offsets_at(run.ours.broker, times)
+    wrong = {
+        name: (found[place], by_model(run.ours.stored[name], times[place]))
+        for name in names
+        for place in (run.places[name],)
+        if found[place] != by_model(run.ours.stored[name], times[place])
+    }
+    assert not wrong, f"{where}: {len(wrong)} of {len(names)} differ: {list(wrong.items())[:3]}"
+
+
+def test_what_kafka_refuses_is_refused_with_its_code(run: Run) -> None:
+    for name, theirs in run.kafka.answers.items():
+        ours = run.ours.answers[name]
+        if theirs.error_code == 0:
+            continue
+        if name in OTHER_CODES:
+            assert ours.error_code == OTHER_CODES[name][0], (name, theirs, ours)
+        elif theirs.error_code == UNKNOWN_SERVER_ERROR:
+            assert ours.error_code in (CORRUPT_MESSAGE, INVALID_RECORD, 76), (name, theirs, ours)
+        else:
+            assert ours.error_code == theirs.error_code, (name, theirs, ours)
+
+
+def test_what_kafka_takes_is_taken_but_for_what_is_named(run: Run) -> None:
+    stricter = {name for name in run.cases if run.kafka.took(name) and not run.ours.took(name)}
+    assert stricter <= set(STRICTER), {name: run.ours.answers[name] for name in stricter - set(STRICTER)}
+    assert len(run.taken_by_both()) >= 120
+    assert sum(not run.kafka.took(name) for name in run.cases) >= 120
+
+
+def test_the_same_records_of_a_batch_are_named(run: Run) -> None:
+    for name, theirs in run.kafka.answers.items():
+        ours = run.ours.answers[name]
+        if theirs.record_errors and name not in OTHER_CODES and name not in REFUSED_WHOLE:
+            places = [error.batch_index for error in theirs.record_errors]
+            assert [error.batch_index for error in ours.record_errors] == places, (name, theirs, ours)
+            assert all(error.message for error in ours.record_errors), name
+        else:
+            assert not ours.record_errors, (name, ours)
+
+
+def test_the_same_records_are_stored(run: Run) -> None:
+    for name in run.taken_by_both():
+        theirs, ours = run.kafka.stored[name], run.ours.stored[name]
+        if run.cases[name].topic == "appended":
+            theirs, ours = without_times(theirs), without_times(ours)
+        assert ours == theirs, name
+
+
+def without_times(records: list[Record]) -> list[tuple[int, bytes | None, bytes | None]]:
+    return [(record.offset, record.key, record.value) for record in records]
+
+
+def test_kafka_finds_what_the_model_says(run: Run) -> None:
+    names = run.taken_by_both()
+    times = {run.places[name]: times_around(run.kafka.stored[name]) for name in names}
+    found = offsets_at(run.kafka.broker, times)
+    wrong = [
+        (name, found[place], by_model(run.kafka.stored[name], times[place]))
+        for name in names
+        for place in (run.places[name],)
+        if found[place] != by_model(run.kafka.stored[name], times[place])
+    ]
+    assert not wrong, wrong[:3]
+
+
+def test_times_are_found_as_kafka_finds_them_hot_after_a_restart_and_cold(run: Run) -> None:
+    broker = run.ours.broker
+    assert isinstance(broker, BrokerProcess)
+    check_times(run, "hot")
+    assert broker.stop() == 0
+    broker.start()
+    check_times(run, "after a restart")
+    make_cold(broker, {run.places[name]: run.ours.stored[name][-1].offset + 1 for name in run.taken_by_both()})
+    check_times(run, "cold")
+    broker.kill()
+    broker.start()
+    check_times(run, "cold, after a kill")
+
+
+def make_cold(broker: BrokerProcess, ends: dict[Place, int]) -> None:
+    change_settings(broker, {topic for topic, _ in ends}, {"segment.ms": "50", "local.retention.ms": "1"})
+    for (topic, partition), end_offset in ends.items():
+        broker.wait_cold(topic, partition, end_offset=end_offset, only=True, timeout_s=WAIT_S)
+
+
+def change_settings(broker: BrokerProcess, topics: set[str], settings: dict[str, str]) -> None:
+    wanted = []
+    for topic in topics:
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        for name, value in settings.items():
+            resource.add_incremental_config(ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET))
+        wanted.append(resource)
+    for future in admin(broker.bootstrap).incremental_alter_configs(wanted).values():
+        future.result(30)
