@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from uuid import UUID
 
-from tiered.wire.primitives import string_bytes, tagged_field, varint
+from tiered.wire.primitives import error_message_bytes, string_bytes, tagged_field, varint
 from tiered.wire.schema import FieldPlan, Message, MessagePlan
 from tiered.wire.source import Source
 
@@ -46,7 +46,7 @@ def _compiled(plan: MessagePlan) -> Encoder:
         source.line("out = bytearray()")
         _write_message(source, plan, "message", "out")
         source.line("return out")
-    encode_one: Encoder = source.build("encode", varint=varint, string_bytes=string_bytes, tagged_field=tagged_field)
+    encode_one: Encoder = _build(source)
     return encode_one
 
 
@@ -55,10 +55,18 @@ def _compiled_in_pieces(plan: MessagePlan) -> Callable[[Any, bytearray], Iterato
     with source.block("def encode(message, out):"):
         _write_message(source, plan, "message", "out", pauses=_LEVELS_IN_PIECES)
         source.line("yield")
-    encode_one: Callable[[Any, bytearray], Iterator[None]] = source.build(
-        "encode", varint=varint, string_bytes=string_bytes, tagged_field=tagged_field
-    )
+    encode_one: Callable[[Any, bytearray], Iterator[None]] = _build(source)
     return encode_one
+
+
+def _build(source: Source) -> Any:
+    return source.build(
+        "encode",
+        varint=varint,
+        string_bytes=string_bytes,
+        error_message_bytes=error_message_bytes,
+        tagged_field=tagged_field,
+    )
 
 
 def _write_message(source: Source, plan: MessagePlan, value: str, out: str, pauses: int = 0) -> None:
@@ -153,7 +161,8 @@ def _write_item(source: Source, field: FieldPlan, flexible: bool, local: str, ou
             if not nullable:
                 with source.block(f"if {local} is None:"):
                     source.line(f'raise TypeError("{field.name} must not be null")')
-            source.line(f"{out} += string_bytes({local}, {flexible})")
+            written_by = "error_message_bytes" if field.name == "error_message" else "string_bytes"
+            source.line(f"{out} += {written_by}({local}, {flexible})")
         case "bytes" | "records":
             if nullable:
                 with source.block(f"if {local} is None:"):

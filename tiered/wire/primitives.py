@@ -229,6 +229,13 @@ def string_bytes(text: str | None, flexible: bool) -> bytes:
     return _pack_int16(len(encoded)) + encoded
 
 
+def error_message_bytes(text: str | None, flexible: bool) -> bytes:
+    """As `string_bytes`, for words about an error: they may repeat a name of any length. What does not fit is cut."""
+    if text is not None and not flexible:
+        text = text.encode()[:0x7FFF].decode(errors="ignore")
+    return string_bytes(text, flexible)
+
+
 def tagged_field(tag: int, content: bytes | bytearray) -> bytes:
     """One tagged field with its tag and size."""
     return varint(tag) + varint(len(content)) + content

@@ -17,6 +17,7 @@ from tiered.wire.primitives import (
     NodeEndpoint,
     crowded,
     current_leader_bytes,
+    error_message_bytes,
     length_bytes,
     malformed,
     node_endpoints_bytes,
@@ -269,8 +270,8 @@ def _put_legacy_results(out: bytearray, partitions: Sequence[PartitionResult], v
         out += _RESULT_V5(index, error_code, base_offset, append_time_ms, log_start_offset)
         out += _pack_int32(len(errors))
         for batch_index, error_message in errors:
-            out += _pack_int32(batch_index) + string_bytes(error_message, False)
-        out += string_bytes(message, False)
+            out += _pack_int32(batch_index) + error_message_bytes(error_message, False)
+        out += error_message_bytes(message, False)
 
 
 # The client's side

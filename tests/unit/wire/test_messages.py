@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from tiered.errors import MalformedRequest, UnsupportedVersion
-from tiered.wire import messages
+from tiered.wire import messages, produce
 
 
 def test_names_are_those_of_kio_and_values_are_raw() -> None:
@@ -147,3 +147,20 @@ def test_a_message_is_imported_without_hypothesis_where_it_is_installed() -> Non
         check=True,
     )
     assert found.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize("name", ["n" * 40_000, "é" * 20_000])
+@pytest.mark.parametrize("version", [4, 5])
+def test_words_about_an_error_are_cut_where_the_version_has_no_room_for_all(name: str, version: int) -> None:
+    """They may repeat a name as long as its own field takes."""
+    reply = messages.reply(19, version)
+    result = reply.CreatableTopicResult(
+        name="t", topic_id=None, error_code=42, error_message=name, num_partitions=-1, replication_factor=-1, configs=[]
+    )
+    data = messages.encode(reply.CreateTopicsResponse(throttle_time=0, topics=[result]))
+    (found,) = messages.response_decoder(19, version)(data, 0).topics
+    assert found.error_message == (name if version == 5 else name.encode()[:32_767].decode(errors="ignore"))
+    answers = [produce.TopicResult("t", None, [produce.PartitionResult(0, 3, error_message=name)])]
+    body = produce.encode_produce_response(answers, version + 4)
+    (result,) = produce.decode_produce_response(body, 0, len(body), version + 4).topics[0].partitions
+    assert result.error_message == found.error_message
