@@ -1,13 +1,15 @@
 """A client that rests as long as it is told gets its rate over time, and nobody is told to rest beyond a bound."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tiered.rules.pacing.token_bucket import TokenBucketState
+from tiered.rules.security.quotas import MAX_VALUE
 
 WINDOW_MS = 11_000.0
 RATES = st.floats(0.5, 1e9)
+ANY_QUOTA = st.floats(1e-300, MAX_VALUE)
 
 
 def almost(value: float) -> float:
@@ -67,7 +69,8 @@ def test_several_that_share_a_quota_get_no_more_than_it_together(rate: float, cl
     assert taken <= almost(rate * ends_ms / 1000.0 + bucket.capacity)
 
 
-@given(rate=RATES, other=RATES, amount=st.floats(0.0, 1e12), passed_ms=st.floats(0.0, 60_000.0))
+@given(rate=RATES | ANY_QUOTA, other=RATES | ANY_QUOTA, amount=st.floats(0.0, 1e12), passed_ms=st.floats(0.0, 60_000.0))
+@example(rate=1e-300, other=MAX_VALUE, amount=1.0, passed_ms=0.0)
 def test_another_rate_keeps_the_rest_that_was_given(rate: float, other: float, amount: float, passed_ms: float) -> None:
     bucket = TokenBucketState(rate, window_ms=WINDOW_MS, now_ms=0.0)
     bucket.take(amount, 0.0)

@@ -55,8 +55,9 @@ class TokenBucketState:
     def change_rate(self, rate_per_s: float, now_ms: float) -> None:
         """From now on at another rate; the rests that were given stay as long as they were."""
         self._fill(now_ms)
-        self._tokens *= rate_per_s / self.rate_per_s
+        share = self._tokens / self.capacity
         self.rate_per_s = rate_per_s
+        self._tokens = share * self.capacity
 
     def _fill(self, now_ms: float) -> None:
         passed_ms = now_ms - self._at_ms

@@ -13,6 +13,8 @@ from tiered.errors import InvalidRequest
 DEFAULT = ""
 """As a name: the default of its kind, for all that have no quota under their own name."""
 MAX_INT = 2**31 - 1
+MAX_VALUE = 2.0**63
+"""As large as Kafka's quotas of bytes can be. Far above it, what is reckoned with a rate is infinite."""
 
 
 class QuotaKey(StrEnum):
@@ -62,7 +64,8 @@ class QuotaTable:
     __slots__ = ("_of_addresses", "_of_clients")
 
     def __init__(self, quotas: Iterable[tuple[QuotaEntity, str, float]] = ()) -> None:
-        """A quota with an unknown name, from another version of this program, is left out."""
+        """A quota with an unknown name, from another version of this program, is left out. One beyond `MAX_VALUE`, as
+        earlier versions took it, counts as that."""
         self._of_clients: dict[QuotaKey, dict[tuple[str | None, str | None], float]] = {}
         self._of_addresses: dict[str, float] = {}
         known = {str(key): key for key in QuotaKey}
@@ -71,9 +74,9 @@ class QuotaTable:
             if key is None:
                 continue
             if key not in OF_ADDRESSES and entity.ip is None:
-                self._of_clients.setdefault(key, {})[entity.user, entity.client_id] = value
+                self._of_clients.setdefault(key, {})[entity.user, entity.client_id] = min(value, MAX_VALUE)
             elif key in OF_ADDRESSES and entity.ip is not None:
-                self._of_addresses[entity.ip] = value
+                self._of_addresses[entity.ip] = min(value, MAX_VALUE)
 
     def limits(self, key: QuotaKey) -> bool:
         """Whether anybody at all has a quota of this kind."""
@@ -111,8 +114,10 @@ def check_value(entity: QuotaEntity, name: str, value: float) -> None:
     if name not in possible:
         of_whom = "an address" if entity.ip is not None else "a user or client id"
         raise InvalidRequest(f"{name[:80]!r} is no quota of {of_whom}; {', '.join(possible)} are")
-    if not 0 < value < float("inf"):
-        raise InvalidRequest(f"{name} is {value}; a quota is greater than 0; remove it to have none")
+    if not 0 < value <= MAX_VALUE:
+        raise InvalidRequest(
+            f"{name} is {value}; a quota is greater than 0, and {MAX_VALUE:.0f} at the most; remove it to have none"
+        )
     if name in _WHOLE and value != int(value):
         raise InvalidRequest(f"{name} is {value}; give a whole number")
     if name == QuotaKey.CONNECTION_CREATION_RATE and value > MAX_INT:

@@ -72,6 +72,8 @@ def test_an_address_has_its_own_quota_or_the_default() -> None:
         (QuotaEntity(user="a"), "producer_byte_rate", -1.0, "greater than 0"),
         (QuotaEntity(user="a"), "request_percentage", float("nan"), "greater than 0"),
         (QuotaEntity(user="a"), "request_percentage", float("inf"), "greater than 0"),
+        (QuotaEntity(user="a"), "producer_byte_rate", 1e308, "at the most"),
+        (QuotaEntity(user="a"), "controller_mutation_rate", 1e19, "at the most"),
         (QuotaEntity(user="a"), "consumer_byte_rate", 1.5, "whole"),
         (QuotaEntity(ip="::1"), "connection_creation_rate", 2.0**31, "largest"),
     ],
@@ -79,6 +81,15 @@ def test_an_address_has_its_own_quota_or_the_default() -> None:
 def test_what_cannot_be_a_quota_is_refused(entity: QuotaEntity, name: str, value: float, word: str) -> None:
     with pytest.raises(InvalidRequest, match=word):
         check_value(entity, name, value)
+
+
+def test_the_largest_number_of_kafka_is_possible_and_one_beyond_it_that_is_stored_counts_as_it() -> None:
+    check_value(QuotaEntity(user="a"), "producer_byte_rate", float(2**63 - 1))
+    table = QuotaTable(
+        [(QuotaEntity(user="a"), PRODUCE, 1e308), (QuotaEntity(ip=""), QuotaKey.CONNECTION_CREATION_RATE, 1e308)]
+    )
+    assert table.of_client(PRODUCE, "a", "") == EffectiveQuota(value=2.0**63, user="a", client_id=None)
+    assert table.of_address("::1") == 2.0**63
 
 
 def test_fractions_are_possible_where_kafka_allows_them() -> None:
