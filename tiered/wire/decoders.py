@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 from tiered.errors import MalformedRequest
 from tiered.wire.primitives import (
     MAX_ITEMS,
+    MAX_STRING_BYTES,
     TRUNCATED,
     crowded,
     malformed,
@@ -19,6 +20,7 @@ from tiered.wire.primitives import (
     read_uuid,
     read_varint,
     skip_tagged_fields,
+    too_long,
 )
 from tiered.wire.schema import FieldPlan, Message, MessagePlan
 from tiered.wire.source import Source
@@ -67,6 +69,7 @@ def _build(source: Source) -> Any:
         read_id=_id,
         null=_null,
         short=_short,
+        too_long=too_long,
         crowded=crowded,
         new=object.__new__,
     )
@@ -150,18 +153,20 @@ def _read_field(source: Source, field: FieldPlan, flexible: bool, into: str) -> 
             _read_message(source, field.message, into)
 
 
-def _read_length(source: Source, flexible: bool, short_string: bool = False) -> str:
-    """The name of the length that was read; -1 is null."""
+def _read_length(source: Source, flexible: bool, text: str | None = None) -> str:
+    """The name of the length that was read; -1 is null. `text` names the field where it is one."""
     length = source.name("n")
     if flexible:
         source.line(f"{length} = b[p]")
         source.line("p += 1")
         with source.block(f"if {length} > 127:"):
             source.line(f"{length}, p = read_varint(b, p - 1)")
+            if text is not None:
+                source.line(f'if {length} > {MAX_STRING_BYTES + 1}: too_long("{text}", {length} - 1)')
         source.line(f"{length} -= 1")
     else:
-        source.line(f"{length}, = {source.unpacker('h' if short_string else 'i')}(b, p)")
-        source.line(f"p += {2 if short_string else 4}")
+        source.line(f"{length}, = {source.unpacker('i' if text is None else 'h')}(b, p)")
+        source.line(f"p += {4 if text is None else 2}")
     return length
 
 
@@ -207,7 +212,7 @@ def _read_item(source: Source, field: FieldPlan, flexible: bool, into: str) -> N
         return
     assert field.kafka_type in ("string", "bytes", "records"), field
     is_text = field.kafka_type == "string"
-    length = _read_length(source, flexible, is_text)
+    length = _read_length(source, flexible, field.name if is_text else None)
     _read_null(source, field.name, field.is_nullable and not field.is_array, length, into)
     with source.block("else:"):
         stop = source.name("stop")

@@ -20,6 +20,9 @@ TRUNCATED = (IndexError, struct.error, UnicodeDecodeError)
 
 MAX_LENGTH = 0x7FFFFFFF
 
+MAX_STRING_BYTES = 0x7FFF
+"""Of one text, in flexible versions too: Kafka's readers refuse longer ones, in requests and in answers."""
+
 MAX_ITEMS = 1_000_000
 """Of one message, in all its arrays together: this many small structures already take 100 to 200 MB of objects."""
 
@@ -51,6 +54,11 @@ class NodeEndpoint(NamedTuple):
 def malformed(what: str, reason: object) -> MalformedRequest:
     """The error for a message that ends too early or whose lengths contradict it."""
     return MalformedRequest(f"{what} does not parse ({reason}); send it as the protocol guide describes")
+
+
+def too_long(what: str, length: int) -> NoReturn:
+    """Refuses a text of more bytes than any may have."""
+    raise MalformedRequest(f"{what} has {length} bytes; a text has {MAX_STRING_BYTES} at the most")
 
 
 def crowded(most: int = MAX_ITEMS) -> NoReturn:
@@ -100,6 +108,8 @@ def read_nullable_string(view: Buffer, position: int, flexible: bool) -> tuple[s
     if flexible:
         length, position = read_varint(view, position)
         length -= 1
+        if length > MAX_STRING_BYTES:
+            too_long("a string", length)
     else:
         (length,) = _int16_at(view, position)
         position += 2
@@ -224,15 +234,15 @@ def string_bytes(text: str | None, flexible: bool) -> bytes:
     encoded = text.encode()
     if flexible:
         return varint(len(encoded) + 1) + encoded
-    if len(encoded) > 0x7FFF:
+    if len(encoded) > MAX_STRING_BYTES:
         raise ValueError(f"a string of {len(encoded)} bytes does not fit this version of the message; shorten it")
     return _pack_int16(len(encoded)) + encoded
 
 
 def error_message_bytes(text: str | None, flexible: bool) -> bytes:
-    """As `string_bytes`, for words about an error: they may repeat a name of any length. What does not fit is cut."""
-    if text is not None and not flexible:
-        text = text.encode()[:0x7FFF].decode(errors="ignore")
+    """As `string_bytes`, for words about an error: they may repeat names of any length. What no client reads is cut."""
+    if text is not None:
+        text = text.encode()[:MAX_STRING_BYTES].decode(errors="ignore")
     return string_bytes(text, flexible)
 
 

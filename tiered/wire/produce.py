@@ -248,8 +248,8 @@ def _put_flexible_results(out: bytearray, partitions: Sequence[PartitionResult],
         out += _RESULT_V5(index, error_code, base_offset, append_time_ms, log_start_offset)
         out += varint(len(errors) + 1)
         for batch_index, error_message in errors:
-            out += _pack_int32(batch_index) + string_bytes(error_message, True) + b"\x00"
-        out += string_bytes(message, True)
+            out += _pack_int32(batch_index) + error_message_bytes(error_message, True) + b"\x00"
+        out += error_message_bytes(message, True)
         if leader is not None and leader != (-1, -1) and version >= FIRST_WITH_LEADERS:
             out += b"\x01" + tagged_field(0, current_leader_bytes(leader))
         else:

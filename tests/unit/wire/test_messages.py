@@ -149,18 +149,51 @@ def test_a_message_is_imported_without_hypothesis_where_it_is_installed() -> Non
     assert found.stdout.strip() == "False"
 
 
-@pytest.mark.parametrize("name", ["n" * 40_000, "é" * 20_000])
+@pytest.mark.parametrize("words", ["n" * 40_000, "é" * 20_000])
 @pytest.mark.parametrize("version", [4, 5])
-def test_words_about_an_error_are_cut_where_the_version_has_no_room_for_all(name: str, version: int) -> None:
-    """They may repeat a name as long as its own field takes."""
+def test_words_about_an_error_are_cut_to_what_clients_read(words: str, version: int) -> None:
+    """They may repeat names of any length."""
+    cut = words.encode()[:32_767].decode(errors="ignore")
     reply = messages.reply(19, version)
     result = reply.CreatableTopicResult(
-        name="t", topic_id=None, error_code=42, error_message=name, num_partitions=-1, replication_factor=-1, configs=[]
+        name="t",
+        topic_id=None,
+        error_code=42,
+        error_message=words,
+        num_partitions=-1,
+        replication_factor=-1,
+        configs=[],
     )
     data = messages.encode(reply.CreateTopicsResponse(throttle_time=0, topics=[result]))
-    (found,) = messages.response_decoder(19, version)(data, 0).topics
-    assert found.error_message == (name if version == 5 else name.encode()[:32_767].decode(errors="ignore"))
-    answers = [produce.TopicResult("t", None, [produce.PartitionResult(0, 3, error_message=name)])]
+    assert messages.response_decoder(19, version)(data, 0).topics[0].error_message == cut
+    answers = [produce.TopicResult("t", None, [produce.PartitionResult(0, 3, error_message=words)])]
     body = produce.encode_produce_response(answers, version + 4)
-    (result,) = produce.decode_produce_response(body, 0, len(body), version + 4).topics[0].partitions
-    assert result.error_message == found.error_message
+    (found,) = produce.decode_produce_response(body, 0, len(body), version + 4).topics[0].partitions
+    assert found.error_message == cut
+
+
+def test_a_text_that_kafkas_readers_refuse_is_refused_in_every_codec() -> None:
+    """In flexible versions too, whose lengths have room for it: what is stored of it could not be sent again."""
+    for name in ("n" * 32_767, "n" * 32_768):
+        heartbeat = messages.request(68, 0).ConsumerGroupHeartbeatRequest(
+            group_id="g",
+            member_id="m",
+            member_epoch=0,
+            instance_id=None,
+            rack_id=None,
+            rebalance_timeout=1,
+            subscribed_topic_names=[name],
+            server_assignor=None,
+            topic_partitions=None,
+        )
+        encoded = messages.encode(heartbeat)
+        topics = [produce.TopicBatches(name, None, [])]
+        batches = produce.encode_produce_request(topics, 9, acks=1, timeout_ms=1)
+        if len(name) == 32_767:
+            assert messages.request_decoder(68, 0)(encoded, 0).subscribed_topic_names == (name,)
+            assert produce.decode_produce_request(batches, 0, len(batches), 9).topics[0].name == name
+            continue
+        with pytest.raises(MalformedRequest, match="subscribed_topic_names has 32768 bytes"):
+            messages.request_decoder(68, 0)(encoded, 0)
+        with pytest.raises(MalformedRequest, match="32768 bytes"):
+            produce.decode_produce_request(batches, 0, len(batches), 9)
