@@ -163,15 +163,15 @@ def test_what_consume_shows_as_json_produce_takes_back(
 
 
 def test_a_value_that_is_json_itself_is_taken_as_it_is() -> None:
-    found = record_of_json(b'{"value": {"a": ["\xc3\xbc", 1]}}', offset=0, timestamp_ms=99)
-    assert (found.key, found.value, found.timestamp_ms) == (None, '{"a": ["ü", 1]}'.encode(), 99)
+    found = record_of_json(b'{"value": {"a": ["\xc3\xbc", 1.10, -0, null, true]}}', offset=0, timestamp_ms=99)
+    assert (found.key, found.value, found.timestamp_ms) == (None, '{"a":["ü",1.10,-0,null,true]}'.encode(), 99)
 
 
 @pytest.mark.parametrize(
     "line",
     [
         b"", b"[]", b"{", b"\xff", b'{"headers": 1}', b'{"headers": [{"value": "x"}]}', b'{"timestamp_ms": "now"}',
-        b'{"value_base64": "?"}', b'{"key_base64": 1}',
+        b'{"value_base64": "?"}', b'{"key_base64": 1}', b'{"value": [NaN]}',
     ],
 )  # fmt: skip
 def test_a_line_that_is_no_record_is_an_error(line: bytes) -> None:

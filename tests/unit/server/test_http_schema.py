@@ -8,12 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tiered.errors import InvalidRequest
+from tiered.server.http.messages.json_numbers import json_text
 from tiered.server.http.messages.parameters import MAX_JSON_PIECES, parsed
 from tiered.server.http.messages.schema import (
     Schema,
     array,
     boolean,
     check,
+    input_record,
     integer,
     mapping,
     nullable,
@@ -21,6 +23,7 @@ from tiered.server.http.messages.schema import (
     one_of,
     record,
     text,
+    without_nulls,
 )
 
 NESTED = record(
@@ -110,6 +113,26 @@ def type_names(value: object) -> set[str]:
 def test_what_is_no_json_value_is_refused_in_words(body: bytes) -> None:
     with pytest.raises(InvalidRequest):
         parsed(body)
+
+
+_NUMBERS = st.from_regex(r"-?(0|[1-9][0-9]{0,25})(\.[0-9]{1,25})?([eE][+-]?[0-9]{1,4})?", fullmatch=True)
+
+
+@given(st.lists(_NUMBERS))
+def test_numbers_are_written_as_they_were_read(numbers: list[str]) -> None:
+    text = '{"é":[' + ",".join([*numbers, "null", "true", '"\\n"']) + "]}"
+    assert json_text(parsed(text.encode())) == text
+
+
+def test_what_may_be_absent_may_be_null_and_means_the_same() -> None:
+    schema = input_record({"name": text(), "count": integer(minimum=1)}, optional=("count",))
+    value = {"name": "a", "count": None}
+    check(value, schema)
+    assert without_nulls([value]) == [{"name": "a"}]
+    assert jsonschema.Draft202012Validator(schema).is_valid(value), "the document says so"
+    for refused in ({"name": None}, {"name": "a", "count": 0}):
+        with pytest.raises(InvalidRequest):
+            check(refused, schema)
 
 
 @pytest.mark.parametrize("item", [b"1", b"[]", b"{}", b'"a"', b"null"])

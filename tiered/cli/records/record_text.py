@@ -11,6 +11,7 @@ from typing import Any
 
 from tiered.cli.failure import UsageError
 from tiered.formats.record_batch import Record
+from tiered.server.http.messages.json_numbers import json_text, read_json
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "0": "\0", "\\": "\\"}
 _ESCAPE = re.compile(r"\\(?:[tnr0\\]|x([0-9a-fA-F]{2}))")
@@ -148,7 +149,7 @@ def record_of_json(line: bytes, *, offset: int, timestamp_ms: int) -> Record:
 
     Raises ValueError that says what is wrong.
     """
-    fields = json.loads(line)
+    fields = read_json(line)
     if not isinstance(fields, dict):
         raise ValueError("it is no JSON object")  # noqa: TRY004 - the text is wrong, not a type of ours.
     headers = fields.get("headers", [])
@@ -177,9 +178,7 @@ def _bytes_in(fields: dict[str, Any], name: str) -> bytes | None:
     if content is None:
         return None
     # A value that is no text is itself JSON: {"value": {"a": 1}} stands for {"a": 1}.
-    return (content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)).encode(
-        "utf-8", "surrogatepass"
-    )
+    return (content if isinstance(content, str) else json_text(content)).encode("utf-8", "surrogatepass")
 
 
 def json_line_of(record: Record, *, topic: str, partition: int) -> bytes:

@@ -45,16 +45,12 @@ _MINUTES = query_number(
 )
 _TARGET = schema.one_of(
     schema.text(allowed=("earliest", "latest")),
-    {
-        **schema.record(
-            {"offset": schema.integer(), "timestamp_ms": schema.integer("The first record that is not older.")},
-            optional=("offset", "timestamp_ms"),
-        ),
-        "minProperties": 1,
-        "maxProperties": 1,
-    },
+    schema.input_record(
+        {"offset": schema.integer(), "timestamp_ms": schema.integer("The first record that is not older.")},
+        optional=("offset", "timestamp_ms"),
+    ),
 )
-_RESET = schema.record(
+_RESET = schema.input_record(
     {
         "topic": schema.text(minLength=1, maxLength=249),
         "partitions": schema.array(
@@ -262,12 +258,12 @@ def _target(to: str | dict[str, int]) -> Target:
             return ToEarliest()
         case str():
             return ToLatest()
-        case {"offset": offset}:
+        case {"offset": offset} if len(to) == 1:
             return ToOffset(offset=offset)
-        case {"timestamp_ms": timestamp_ms}:
+        case {"timestamp_ms": timestamp_ms} if len(to) == 1:
             return ToTimestamp(timestamp_ms=timestamp_ms)
         case _:
-            raise InvalidRequest("to is an empty object: give offset or timestamp_ms, or say earliest or latest")
+            raise InvalidRequest("to must have one of offset and timestamp_ms, or be earliest or latest")
 
 
 class _Logs:

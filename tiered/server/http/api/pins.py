@@ -26,7 +26,7 @@ TAG = "snapshots"
 MAX_PARTITIONS = 10_000
 _OF_TOPIC = query_text("topic", "Those of this topic alone.", max_length=249)
 _ASKED = schema.array(
-    schema.record(
+    schema.input_record(
         {
             "partition": schema.integer(maximum=schema.INT_MAX),
             "start_offset": schema.integer("Where its log starts, if absent."),
@@ -39,7 +39,7 @@ _ASKED = schema.array(
 )
 _OWNER = schema.text("Who it is for, in words for people.", maxLength=249)
 _TOPIC_NAME = schema.text(minLength=1, maxLength=249)
-_NEW_SNAPSHOT = schema.record(
+_NEW_SNAPSHOT = schema.input_record(
     {
         "name": schema.text("1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-'.", minLength=1, maxLength=249),
         "topic": _TOPIC_NAME,
@@ -50,11 +50,11 @@ _NEW_SNAPSHOT = schema.record(
     optional=("owner", "ttl_ms", "partitions"),
 )
 _TTL = schema.integer("5 minutes if absent; tiered.pin.max.ttl.ms at the most.", minimum=1)
-_NEW_PIN = schema.record(
+_NEW_PIN = schema.input_record(
     {"topic": _TOPIC_NAME, "owner": _OWNER, "ttl_ms": _TTL, "partitions": _ASKED},
     optional=("owner", "ttl_ms", "partitions"),
 )
-_RENEWAL = schema.record({"ttl_ms": _TTL}, optional=("ttl_ms",))
+_RENEWAL = schema.input_record({"ttl_ms": _TTL}, optional=("ttl_ms",))
 _RANGE = schema.Form(
     {
         "partition": schema.integer(),

@@ -32,7 +32,7 @@ TAG = "topics"
 MAX_CONFIGS = 100
 _CONFIG_VALUE = schema.one_of(schema.text(maxLength=10_000), schema.number(), schema.boolean())
 _CONFIGS = schema.mapping(_CONFIG_VALUE, "Config names and values.", max_properties=MAX_CONFIGS)
-_NEW_TOPIC = schema.record(
+_NEW_TOPIC = schema.input_record(
     {
         "name": schema.text("1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-'.", minLength=1, maxLength=249),
         "partitions": schema.integer("The broker's default if absent.", minimum=1, maximum=MAX_PARTITIONS_A_TOPIC),
@@ -42,7 +42,7 @@ _NEW_TOPIC = schema.record(
     },
     optional=("partitions", "replication_factor", "configs", "validate_only"),
 )
-_CONFIG_CHANGES = schema.record(
+_CONFIG_CHANGES = schema.input_record(
     {
         "set": _CONFIGS,
         "reset": schema.array(schema.text(maxLength=249), "Configs that go back to default.", max_items=MAX_CONFIGS),

@@ -9,14 +9,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from math import isinf
 from typing import Any
 
 from aiohttp import web
 
 from tiered.errors import InvalidRequest
 from tiered.server.http.messages.body import MAX_BODY_BYTES, body_of
-from tiered.server.http.messages.schema import INT_MAX, LONG_MAX, Schema, check
+from tiered.server.http.messages.json_numbers import read_json
+from tiered.server.http.messages.schema import INT_MAX, LONG_MAX, Schema, check, without_nulls
 
 MAX_JSON_DEPTH = 100
 MAX_JSON_PIECES = 50_000
@@ -162,39 +162,26 @@ IN_PATHS: Mapping[str, Parameter] = {
 
 
 async def json_of(request: web.Request, schema: Schema, *, max_bytes: int = MAX_BODY_BYTES) -> Any:
-    """The body, parsed and as `schema` has it; InvalidRequest says what is wrong with it."""
+    """The body, parsed and as `schema` has it, without members that are null; InvalidRequest says what is wrong."""
     value = parsed(await body_of(request, max_bytes))
     check(value, schema)
-    return value
+    return without_nulls(value)
 
 
 def parsed(body: bytes) -> Any:
-    """The JSON value; InvalidRequest where it is none, holds what JSON cannot (NaN, names that stand twice), or what
-    could not be written as it was read: a number beyond the largest one."""
+    """The JSON value, its numbers with their text; InvalidRequest where it is none, or holds what JSON cannot: NaN,
+    names that stand twice."""
     if not body.strip():
         raise InvalidRequest("the request has no body: send a JSON value")
     _check_pieces(body)
     try:
-        value = json.loads(
-            body, parse_constant=_refuse_constant, parse_float=_finite, object_pairs_hook=_without_doubles
-        )
+        value = read_json(body, pairs_hook=_without_doubles)
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise InvalidRequest(f"the body is no JSON in UTF-8: {error}") from None
     except (RecursionError, ValueError) as error:
         raise InvalidRequest(f"the body is JSON that is not read here: {error}") from None
     _check_depth(value)
     return value
-
-
-def _refuse_constant(name: str) -> Any:
-    raise InvalidRequest(f"{name} is no JSON value")
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if isinf(number):
-        raise InvalidRequest(f"{text[:40]} is beyond the largest number: send it as a string")
-    return number
 
 
 def _check_pieces(body: bytes) -> None:

@@ -76,6 +76,19 @@ def record(
     )
 
 
+def input_record(properties: Mapping[str, Schema], *, optional: Sequence[str] = ()) -> Schema:
+    """An object that clients send: what is `optional` may also be null, as if it were absent."""
+    taken = {name: nullable(schema) if name in optional else schema for name, schema in properties.items()}
+    return record(taken, optional=optional)
+
+
+def without_nulls(value: Any) -> Any:
+    """A value that was checked, without the members that are null."""
+    if isinstance(value, dict):
+        return {name: without_nulls(item) for name, item in value.items() if item is not None}
+    return list(map(without_nulls, value)) if isinstance(value, list) else value
+
+
 def nullable(schema: Schema) -> Schema:
     """`schema`, or null."""
     return {"anyOf": [schema, {"type": "null"}]}

@@ -21,6 +21,7 @@ from tiered.ids import TopicPartition
 from tiered.rules.partition.partitioner import next_partition, partition_for_key
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.messages.failures import v3_refusal
+from tiered.server.http.messages.json_numbers import json_text
 from tiered.server.http.messages.origin import is_forwarded
 from tiered.server.http.messages.route import JSON
 from tiered.server.http.messages.timestamps import timestamp_ms_of
@@ -106,10 +107,7 @@ async def _send(
 ) -> list[Outcome]:
     """Another broker's outcomes for these records. It gets one request after the other, to keep their order."""
     outcomes: list[Outcome] = []
-    lines = [
-        json.dumps({**body, "partition_id": number}, ensure_ascii=False).encode()
-        for body, number in zip(bodies, numbers, strict=True)
-    ]
+    lines = [json_text({**body, "partition_id": number}).encode() for body, number in zip(bodies, numbers, strict=True)]
     cluster_id = request.app[BROKER].cluster_id
     path = f"/v3/clusters/{cluster_id}/topics/{quote(topic.name, safe='')}/records"
     headers = {"Content-Type": JSON}

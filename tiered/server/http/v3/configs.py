@@ -17,7 +17,18 @@ from tiered.errors import InvalidRequest
 from tiered.server.http.messages.failures import NoSuchResource
 from tiered.server.http.messages.parameters import CONFIG_NAME, json_of
 from tiered.server.http.messages.route import Route, answers_json, no_content, route, tagged
-from tiered.server.http.messages.schema import Field, Form, Schema, array, boolean, integer, nullable, record, text
+from tiered.server.http.messages.schema import (
+    Field,
+    Form,
+    Schema,
+    array,
+    boolean,
+    input_record,
+    integer,
+    nullable,
+    record,
+    text,
+)
 from tiered.server.http.neighbours.answering_broker import broker_elsewhere, handled_by
 from tiered.server.http.v3.cluster import broker_of
 from tiered.server.http.v3.resources import CLUSTER_PATH, Links, Resource, cluster_of
@@ -26,14 +37,14 @@ from tiered.server.http.v3.topics import TOPIC_PATH, topic_of
 TAG = "v3 configs"
 MAX_STEPS = 200
 _VALUE = record({"value": nullable(text("Null goes back to the default.", maxLength=10_000))})
-_ALTERATION = record(
+_ALTERATION = input_record(
     {
         "data": array(
-            record(
+            input_record(
                 {
                     "name": text(maxLength=249),
-                    "value": nullable(text(maxLength=10_000)),
-                    "operation": nullable(text("SET if absent.", allowed=("SET", "DELETE"))),
+                    "value": text(maxLength=10_000),
+                    "operation": text("SET if absent.", allowed=("SET", "DELETE")),
                 },
                 optional=("value", "operation"),
             ),
@@ -128,7 +139,7 @@ def _routes(
 
     async def put(request: web.Request) -> web.Response:
         configured, name = find(request), CONFIG_NAME.of(request)
-        value = (await json_of(request, _VALUE))["value"]
+        value = (await json_of(request, _VALUE)).get("value")
         await configured.alter([_step(name, value, None)], validate_only=False)
         return web.Response(status=204)
 

@@ -28,6 +28,7 @@ from tiered.server.http.door.quotas import count, count_and_rest, require_none_o
 from tiered.server.http.door.rights import require_still
 from tiered.server.http.messages.body import body_of, pieces_of
 from tiered.server.http.messages.failures import v3_status_and_code
+from tiered.server.http.messages.json_numbers import json_text
 from tiered.server.http.messages.json_stream import JsonSplitter
 from tiered.server.http.messages.origin import is_forwarded
 from tiered.server.http.messages.parameters import parsed
@@ -38,6 +39,7 @@ from tiered.server.http.messages.schema import (
     Schema,
     array,
     check,
+    input_record,
     integer,
     nullable,
     one_of,
@@ -72,17 +74,17 @@ _TYPES = {
     "STRING": _data_schema("STRING", nullable(text("Stored as UTF-8."))),
     "JSON": _data_schema("JSON", ANYTHING),
 }
-_DATA = nullable(one_of(*_TYPES.values()))
-_RECORD = record(
+_DATA = one_of(*_TYPES.values())
+_RECORD = input_record(
     {
-        "partition_id": nullable(integer("By the key if absent, as Kafka's clients choose.", maximum=INT_MAX)),
+        "partition_id": integer("By the key if absent, as Kafka's clients choose.", maximum=INT_MAX),
         "headers": array(
-            record({"name": text(), "value": nullable(text("Base64.", pattern=_BASE64))}, optional=("value",)),
+            input_record({"name": text(), "value": text("Base64.", pattern=_BASE64)}, optional=("value",)),
             max_items=MAX_HEADERS,
         ),
         "key": _DATA,
         "value": _DATA,
-        "timestamp": nullable(text("As in 2026-01-31T12:00:00.123Z; now if absent.", format="date-time")),
+        "timestamp": text("As in 2026-01-31T12:00:00.123Z; now if absent.", format="date-time"),
     },
     optional=("partition_id", "headers", "key", "value", "timestamp"),
 )
@@ -232,7 +234,7 @@ def _asked(raw: bytes) -> tuple[dict[str, Any], NewRecord] | TieredError:
             value=_bytes(body.get("value"), "the record.value"),
             headers=tuple(
                 (each["name"], _base64(each.get("value"), f"header {each['name'][:80]!r}"))
-                for each in body.get("headers", ())
+                for each in body.get("headers") or ()
             ),
             partition=body.get("partition_id"),
             timestamp_ms=timestamp_ms_of(body.get("timestamp")),
@@ -262,7 +264,7 @@ def _bytes(given: dict[str, Any] | None, where: str) -> bytes | None:
             return None if data is None else str(data).encode()
         case _:
             try:
-                return json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode()
+                return json_text(data).encode()
             except (UnicodeEncodeError, RecursionError) as error:
                 raise InvalidRequest(f"{where}.data cannot be stored as JSON in UTF-8: {error}") from None
 

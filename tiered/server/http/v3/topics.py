@@ -20,7 +20,7 @@ from tiered.server.http.door.rights import may_see_topic, require_create
 from tiered.server.http.messages.failures import NoSuchResource
 from tiered.server.http.messages.parameters import BROKER_ID, PARTITION_ID, TOPIC_NAME, json_of
 from tiered.server.http.messages.route import Answer, answers_json, no_content, route, tagged
-from tiered.server.http.messages.schema import INT_MAX, array, boolean, integer, nullable, record, text
+from tiered.server.http.messages.schema import INT_MAX, array, boolean, input_record, integer, record, text
 from tiered.server.http.v3.cluster import broker_of
 from tiered.server.http.v3.resources import CLUSTER_PATH, LINK, Below, Links, Resource, cluster_of
 from tiered.server.kafka.api.create_topics import check_partitions
@@ -30,7 +30,7 @@ TOPICS_PATH = CLUSTER_PATH + "/topics"
 TOPIC_PATH = TOPICS_PATH + "/{topic_name}"
 MAX_CONFIGS = 200
 
-_NEW_TOPIC = record(
+_NEW_TOPIC = input_record(
     {
         "topic_name": text(maxLength=1000),
         "partitions_count": integer(minimum=-1, maximum=INT_MAX),
@@ -41,9 +41,7 @@ _NEW_TOPIC = record(
             ),
             max_items=MAX_PARTITIONS_A_TOPIC,
         ),
-        "configs": array(
-            record({"name": text(), "value": nullable(text())}, optional=("value",)), max_items=MAX_CONFIGS
-        ),
+        "configs": array(input_record({"name": text(), "value": text()}, optional=("value",)), max_items=MAX_CONFIGS),
         "validate_only": boolean("Check, and create nothing."),
     },
     optional=("partitions_count", "replication_factor", "replicas_assignments", "configs", "validate_only"),
