@@ -1,18 +1,19 @@
 """AlterClientQuotas as tests ask it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
 from tests.broker_process import BrokerProcess
 from tests.clients.raw import RawConnection
 from tiered.wire import messages
 
 DESCRIBE, ALTER = 48, 49
+KAFKAS_ORDER = "client-id user ip"
 Entity = tuple[tuple[str, str | None], ...]
 
 
 def alter(
     broker: BrokerProcess,
-    changes: Iterable[tuple[Entity, Mapping[str, float | None]]],
+    changes: Sequence[tuple[Entity, Mapping[str, float | None]]],
     *,
     version: int = 1,
     validate_only: bool = False,
@@ -34,6 +35,6 @@ def alter(
             ALTER, version, make.AlterClientQuotasRequest(entries=entries, validate_only=validate_only)
         )
     assert [[(each.entity_type, each.entity_name) for each in entry.entity] for entry in answer.entries] == [
-        [(each.entity_type, each.entity_name) for each in entry.entity] for entry in entries
+        sorted(entity, key=lambda part: KAFKAS_ORDER.find(part[0])) for entity, _ in changes
     ]
     return [int(entry.error_code) for entry in answer.entries]

@@ -39,7 +39,8 @@ def test_quotas_are_set_described_and_taken_away_in_every_version(broker: Broker
     user: Entity = (("user", f"every-{version}"),)
     both: Entity = (("client-id", None), ("user", f"every-{version}"))
     changes = [(user, {"producer_byte_rate": 1024.0, "request_percentage": 12.5}), (both, {"consumer_byte_rate": 7.0})]
-    assert alter(broker, changes, version=version) == [0, 0]
+    user_first: Entity = both[::-1]
+    assert alter(broker, [changes[0], (user_first, {"consumer_byte_rate": 7.0})], version=version) == [0, 0]
     mine = ("user", EXACT, f"every-{version}")
     assert described(broker, mine, version=version) == dict(changes)
     assert alter(broker, [(user, {"producer_byte_rate": None, "request_percentage": 20.0})], version=version) == [0]

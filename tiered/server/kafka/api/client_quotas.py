@@ -108,12 +108,19 @@ async def alter(
                 error_message=None if error is None else str(error),
                 entity=[
                     reply.EntityData(entity_type=each.entity_type, entity_name=each.entity_name)
-                    async for each in in_turns(entry.entity)
+                    async for each in in_turns(_in_kafkas_order(entry.entity))
                 ],
             )
             async for entry, error in in_turns(zip(request.entries, errors, strict=True))
         ]
     )
+
+
+def _in_kafkas_order(parts: "Sequence[alter_client_quotas.EntityData]") -> "Sequence[alter_client_quotas.EntityData]":
+    if len(parts) > len(_PARTS):
+        return parts  # It was refused, and there may be very many.
+    places = {kind: place for place, kind in enumerate(_PARTS)}
+    return sorted(parts, key=lambda part: places.get(part.entity_type, len(places)))
 
 
 def _entity(parts: "Sequence[alter_client_quotas.EntityData]") -> QuotaEntity:
