@@ -6,12 +6,14 @@ read by a broker: it may be late, and after a crash it is old until the next rep
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import Connection, bindparam, delete, insert
 
 from tiered.meta.tables import local_segment, partition_position
-from tiered.meta.upserts import insert_for
+from tiered.meta.upserts import insert_in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,10 +75,14 @@ def report_positions(conn: Connection, positions: Sequence[PartitionPosition], *
     """
     if not positions:
         return
-    statement = insert_for(conn, partition_position)
-    statement = statement.on_conflict_do_update(
+    ordered = sorted(positions, key=lambda each: (each.topic_id, each.partition))
+    conn.execute(_reporting(conn.dialect.name), [{**asdict(each), "updated_at_ms": now_ms} for each in ordered])
+
+
+@cache
+def _reporting(dialect: str) -> Any:
+    statement = insert_in(dialect, partition_position)
+    return statement.on_conflict_do_update(
         index_elements=["topic_id", "partition"],
         set_={name: statement.excluded[name] for name in ("high_watermark", "log_end_offset", "updated_at_ms")},
     )
-    ordered = sorted(positions, key=lambda each: (each.topic_id, each.partition))
-    conn.execute(statement, [{**asdict(each), "updated_at_ms": now_ms} for each in ordered])

@@ -234,14 +234,20 @@ def remove_old(conn: Connection, topics_of_groups: Sequence[tuple[str, UUID]], *
     Those of a partition for which another one waits stay until that is decided.
     """
     if topics_of_groups:
-        same = (transaction_offset.c[name] == group_offset.c[name] for name in ("group_id", "topic_id", "partition"))
-        one = delete(group_offset).where(
-            group_offset.c.group_id == bindparam("of_group"),
-            group_offset.c.topic_id == bindparam("of_topic"),
-            group_offset.c.committed_at_ms < before_ms,
-            ~exists().where(*same),
-        )
-        conn.execute(one, [{"of_group": group_id, "of_topic": topic_id} for group_id, topic_id in topics_of_groups])
+        parameters = [
+            {"of_group": group_id, "of_topic": topic_id, "before_ms": before_ms}
+            for group_id, topic_id in topics_of_groups
+        ]
+        conn.execute(_REMOVE_OLD, parameters)
+
+
+_SAME = (transaction_offset.c[name] == group_offset.c[name] for name in ("group_id", "topic_id", "partition"))
+_REMOVE_OLD = delete(group_offset).where(
+    group_offset.c.group_id == bindparam("of_group"),
+    group_offset.c.topic_id == bindparam("of_topic"),
+    group_offset.c.committed_at_ms < bindparam("before_ms"),
+    ~exists().where(*_SAME),
+)
 
 
 def remove_of_deleted_topics(conn: Connection) -> int:
@@ -250,12 +256,16 @@ def remove_of_deleted_topics(conn: Connection) -> int:
     Deleting a topic takes its offsets along; a commit that was on its way at that moment can come after it. Rows of any
     slot: what is being written just now is left for the next time, or this and a commit could wait for each other.
     """
-    keys = tuple(group_offset.primary_key.columns)
-    living = select(topic.c.topic_id).where(topic.c.deleted_at_ms.is_(None))
-    free = (
-        select(*keys).where(group_offset.c.topic_id.not_in(living)).with_for_update(of=group_offset, skip_locked=True)
+    return conn.execute(_REMOVE_OF_DELETED_TOPICS).rowcount
+
+
+_KEYS = tuple(group_offset.primary_key.columns)
+_LIVING = select(topic.c.topic_id).where(topic.c.deleted_at_ms.is_(None))
+_REMOVE_OF_DELETED_TOPICS = delete(group_offset).where(
+    tuple_(*_KEYS).in_(
+        select(*_KEYS).where(group_offset.c.topic_id.not_in(_LIVING)).with_for_update(of=group_offset, skip_locked=True)
     )
-    return conn.execute(delete(group_offset).where(tuple_(*keys).in_(free))).rowcount
+)
 
 
 def lost(row: coordinator_slots.SlotRow | None, slot: int, by: WritingCoordinator) -> TieredError | None:

@@ -8,12 +8,13 @@ has locked the slot. Must never look into `members`.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from typing import Any
 
 from sqlalchemy import Connection, RowMapping, Select, bindparam, delete, exists, select, tuple_, update
 
 from tiered.meta.tables import consumer_group, group_offset, transaction_offset
-from tiered.meta.upserts import insert_for
+from tiered.meta.upserts import insert_in
 
 CLASSIC = "classic"
 CONSUMER = "consumer"
@@ -97,15 +98,19 @@ def put(
     values |= {row.group_id: _values(row, epochs, commit_number) for row in rows}
     if not values:
         return
-    statement: Any = insert_for(conn, consumer_group)
+    conn.execute(_putting(conn.dialect.name), [values[group_id] for group_id in sorted(values)])
+
+
+@cache
+def _putting(dialect: str) -> Any:
+    statement = insert_in(dialect, consumer_group)
     new = statement.excluded
-    statement = statement.on_conflict_do_update(
+    return statement.on_conflict_do_update(
         index_elements=["group_id"],
         set_={column.name: new[column.name] for column in consumer_group.c if column.name != "group_id"},
         where=tuple_(consumer_group.c.slot_epoch, consumer_group.c.commit_number)
         < tuple_(new.slot_epoch, new.commit_number),
     )
-    conn.execute(statement, [values[group_id] for group_id in sorted(values)])
 
 
 def mark_empty(conn: Connection, *, slots: Iterable[int], now_ms: int) -> None:
@@ -149,11 +154,20 @@ def remove_without_offsets(conn: Connection, group_ids: Sequence[str], *, empty_
 
     One that an open transaction may give offsets to stays.
     """
-    holds = exists().where(group_offset.c.group_id == consumer_group.c.group_id)
-    may_hold = exists().where(transaction_offset.c.group_id == consumer_group.c.group_id)
-    empty = (consumer_group.c.group_id.in_(group_ids), consumer_group.c.empty_since_ms < empty_before_ms)
-    statement = delete(consumer_group).where(*empty, ~holds, ~may_hold).returning(consumer_group.c.group_id)
-    return tuple(conn.execute(statement).scalars())
+    parameters = {"names": group_ids, "empty_before_ms": empty_before_ms}
+    return tuple(conn.execute(_REMOVE_WITHOUT_OFFSETS, parameters).scalars())
+
+
+_REMOVE_WITHOUT_OFFSETS = (
+    delete(consumer_group)
+    .where(
+        consumer_group.c.group_id.in_(bindparam("names", expanding=True)),
+        consumer_group.c.empty_since_ms < bindparam("empty_before_ms"),
+        ~exists().where(group_offset.c.group_id == consumer_group.c.group_id),
+        ~exists().where(transaction_offset.c.group_id == consumer_group.c.group_id),
+    )
+    .returning(consumer_group.c.group_id)
+)
 
 
 def _columns() -> Select[Any]:

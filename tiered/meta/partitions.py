@@ -113,8 +113,7 @@ def load_living(conn: Connection, wanted: Collection[TopicPartition]) -> tuple[P
     if len(of_topics) > MAX_NAMED_TOPICS:
         rows = load_all(conn)
     else:
-        living = select(topic.c.topic_id).where(topic.c.deleted_at_ms.is_(None))
-        rows = _rows(conn, _SELECT.where(partition.c.topic_id.in_(of_topics), partition.c.topic_id.in_(living)))
+        rows = _rows(conn, _LIVING, {"of_topics": of_topics})
     return tuple(row for row in rows if row.topic_partition in names)
 
 
@@ -228,6 +227,10 @@ _LISTS = ("isr", "replicas", "adding_replicas", "removing_replicas")
 # The lists as text, and each text read once: a cluster has many partitions and few different lists.
 _SELECT = select(*(cast(each, Text) if each.name in _LISTS else each for each in partition.c))
 _ONE = _SELECT.where(partition.c.topic_id == bindparam("of_topic"), partition.c.partition == bindparam("number"))
+_LIVING = _SELECT.where(
+    partition.c.topic_id.in_(bindparam("of_topics", expanding=True)),
+    partition.c.topic_id.in_(select(topic.c.topic_id).where(topic.c.deleted_at_ms.is_(None))),
+)
 _CHANGED = _SELECT.where(partition.c.change_number > bindparam("change")).order_by(
     partition.c.topic_id, partition.c.partition
 )

@@ -3,7 +3,7 @@
 Owns the rows of `pin` and `pinned_range`, and the one clock by which they end: the database's. A snapshot is a pin with
 a name. Every change of a pin takes the feed's number first, as `segments.retire_before` does before it asks
 `refuse_retirement`: so a pin that was granted is seen by every retirement after it, and one that comes too late for a
-retirement is told so. `holds_object` is what purges ask. Must never change an offset or a segment.
+retirement is told so. `holds_object_in` is what purges ask. Must never change an offset or a segment.
 
 An explicit deletion (DeleteRecords, a topic's) is refused by a snapshot, which somebody made to keep these records and
 can delete. It is not refused by a pin, which is a reader's and ends by itself: the records are gone for clients at
@@ -27,7 +27,7 @@ from tiered.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from tiered.meta.clock import database_now_ms, now_ms
+from tiered.meta.clock import database_now_ms, now_ms, now_ms_in
 from tiered.meta.cluster import take_number
 from tiered.meta.tables import partition, pin, pinned_range, segment, topic
 
@@ -292,8 +292,9 @@ def refuse_deletion(conn: Connection, topic_id: UUID, topic_name: str) -> None:
         _refuse(f"topic {topic_name}", f"snapshot {found[0].name}{more}", found[0].name)
 
 
-def holds_object(conn: Connection) -> ColumnElement[bool]:
-    """The condition that a pin, or a snapshot, still holds offsets of a row of `segment`."""
+def holds_object_in(dialect: str) -> ColumnElement[bool]:
+    """The condition that a pin, or a snapshot, still holds offsets of a row of `segment`: for a statement that is made
+    once."""
     return (
         select(pinned_range.c.pin_id)
         .join(pin, pin.c.pin_id == pinned_range.c.pin_id)
@@ -302,7 +303,7 @@ def holds_object(conn: Connection) -> ColumnElement[bool]:
             pinned_range.c.partition == segment.c.partition,
             pinned_range.c.start_offset < segment.c.end_offset,
             pinned_range.c.end_offset > segment.c.base_offset,
-            or_(pin.c.expires_at_ms.is_(None), pin.c.expires_at_ms > now_ms(conn) - PURGE_MARGIN_MS),
+            or_(pin.c.expires_at_ms.is_(None), pin.c.expires_at_ms > now_ms_in(dialect) - PURGE_MARGIN_MS),
         )
         .exists()
     )

@@ -13,6 +13,7 @@ abandoned row can never be committed, so no commit that is still on its way can 
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from typing import Any
 from uuid import UUID
 
@@ -123,7 +124,15 @@ def commit(
     row = load(conn, object_id)
     if row.committed_at_ms is not None and row.leader_epoch == leader_epoch:
         return row
-    if conn.execute(_advance_cold_end(row, leader_epoch, number)).rowcount == 0:
+    parameters = {
+        "of_topic": row.topic_id,
+        "number": row.partition,
+        "its_base_offset": row.base_offset,
+        "its_end_offset": row.end_offset,
+        "its_leader_epoch": leader_epoch,
+        "change": number,
+    }
+    if conn.execute(_ADVANCE_COLD_END, parameters).rowcount == 0:
         where = partitions.load(conn, row.topic_id, row.partition)
         partitions.require_leader_epoch(where, leader_epoch)
         raise LostRace(
@@ -310,33 +319,21 @@ def list_purgeable(
 ) -> tuple[SegmentRow, ...]:
     """The retired rows whose grace is over and that nothing pins, the oldest first; with `leader` only of partitions
     that it leads."""
-    statement = _purgeable(conn, now_ms, limit)
-    if leader is not None:
-        # Not by a join: SQLite would begin with the partitions, and read all of their rows.
-        statement = statement.where(exists().where(_its_partition(), partition.c.leader == leader))
-    return _rows(conn, statement)
+    parameters = {"now_ms": now_ms, "most": limit}
+    if leader is None:
+        return _rows(conn, _purgeable(conn.dialect.name), parameters)
+    return _rows(conn, _purgeable_of_leader(conn.dialect.name), {**parameters, "its_leader": leader})
 
 
 def list_purgeable_of_deleted_topics(conn: Connection, *, now_ms: int, limit: int = 1_000) -> tuple[SegmentRow, ...]:
     """As `list_purgeable`, of topics that are deleted: nobody leads their partitions, so the controller purges them."""
-    statement = _purgeable(conn, now_ms, limit).join(topic, topic.c.topic_id == segment.c.topic_id)
-    return _rows(conn, statement.where(topic.c.deleted_at_ms.is_not(None)))
+    return _rows(conn, _purgeable_of_deleted_topics(conn.dialect.name), {"now_ms": now_ms, "most": limit})
 
 
 def list_retired(conn: Connection, topic_id: UUID, number: int, *, limit: int) -> tuple[RetiredObject, ...]:
     """Up to `limit` retired objects of a partition, those that go first before the others: for people."""
-    rows = conn.execute(
-        select(
-            segment.c.base_offset,
-            segment.c.end_offset,
-            segment.c.size_bytes,
-            segment.c.purge_after_ms,
-            pins.holds_object(conn).label("is_pinned"),
-        )
-        .where(*_of_partition(topic_id, number), segment.c.state == SegmentState.RETIRED)
-        .order_by(segment.c.purge_after_ms, segment.c.base_offset)
-        .limit(limit)
-    )
+    parameters = {"of_topic": topic_id, "number": number, "most": limit}
+    rows = conn.execute(_retired(conn.dialect.name), parameters)
     return tuple(RetiredObject(**{**row, "is_pinned": bool(row["is_pinned"])}) for row in rows.mappings())
 
 
@@ -345,29 +342,38 @@ def changed_since(conn: Connection, number: int) -> tuple[SegmentRow, ...]:
     return _rows(conn, _CHANGED, {"number": number})
 
 
-def _advance_cold_end(row: SegmentRow, leader_epoch: int, number: int) -> Update:
-    follows = partition.c.cold_end_offset == row.base_offset
+def _advance_cold_end() -> Update:
+    topic_id: ColumnElement[UUID] = bindparam("of_topic")
+    number: ColumnElement[int] = bindparam("number")
+    base_offset: ColumnElement[int] = bindparam("its_base_offset")
+    end_offset: ColumnElement[int] = bindparam("its_end_offset")
+    follows = partition.c.cold_end_offset == base_offset
     # DeleteRecords took `log_start_offset`, and `cold_end_offset` with it, into this segment.
     earlier = exists().where(
-        *_of_partition(row.topic_id, row.partition),
+        segment.c.topic_id == topic_id,
+        segment.c.partition == number,
         segment.c.state == SegmentState.COMMITTED,
-        segment.c.end_offset > row.base_offset,
+        segment.c.end_offset > base_offset,
     )
     holds_log_start = and_(
         partition.c.cold_end_offset == partition.c.log_start_offset,
-        partition.c.cold_end_offset > row.base_offset,
-        partition.c.cold_end_offset < row.end_offset,
+        partition.c.cold_end_offset > base_offset,
+        partition.c.cold_end_offset < end_offset,
         ~earlier,
     )
     return (
         update(partition)
         .where(
-            *partitions.this_partition(row.topic_id, row.partition),
-            partition.c.leader_epoch == leader_epoch,
+            partition.c.topic_id == topic_id,
+            partition.c.partition == number,
+            partition.c.leader_epoch == bindparam("its_leader_epoch"),
             follows | holds_log_start,
         )
-        .values(cold_end_offset=row.end_offset, change_number=number)
+        .values(cold_end_offset=end_offset, change_number=bindparam("change"))
     )
+
+
+_ADVANCE_COLD_END = _advance_cold_end()
 
 
 def _transition(event: SegmentEvent, changes: dict[str, Any]) -> Update:
@@ -384,13 +390,47 @@ def _its_partition() -> ColumnElement[bool]:
     return and_(partition.c.topic_id == segment.c.topic_id, partition.c.partition == segment.c.partition)
 
 
-def _purgeable(conn: Connection, now_ms: int, limit: int) -> Select[Any]:
-    is_due = segment.c.purge_after_ms <= now_ms
+# Sweeps and uploads make these all the time, and each would be a cycle for the garbage collector: they are made once.
+@cache
+def _purgeable(dialect: str) -> Select[Any]:
+    is_due = segment.c.purge_after_ms <= bindparam("now_ms")
     return (
         select(segment)
-        .where(segment.c.state == SegmentState.RETIRED, is_due, ~pins.holds_object(conn))
+        .where(segment.c.state == SegmentState.RETIRED, is_due, ~pins.holds_object_in(dialect))
         .order_by(segment.c.purge_after_ms, segment.c.object_id)
-        .limit(limit)
+        .limit(bindparam("most"))
+    )
+
+
+@cache
+def _purgeable_of_leader(dialect: str) -> Select[Any]:
+    # Not by a join: SQLite would begin with the partitions, and read all of their rows.
+    return _purgeable(dialect).where(exists().where(_its_partition(), partition.c.leader == bindparam("its_leader")))
+
+
+@cache
+def _purgeable_of_deleted_topics(dialect: str) -> Select[Any]:
+    of_topics = _purgeable(dialect).join(topic, topic.c.topic_id == segment.c.topic_id)
+    return of_topics.where(topic.c.deleted_at_ms.is_not(None))
+
+
+@cache
+def _retired(dialect: str) -> Select[Any]:
+    return (
+        select(
+            segment.c.base_offset,
+            segment.c.end_offset,
+            segment.c.size_bytes,
+            segment.c.purge_after_ms,
+            pins.holds_object_in(dialect).label("is_pinned"),
+        )
+        .where(
+            segment.c.topic_id == bindparam("of_topic"),
+            segment.c.partition == bindparam("number"),
+            segment.c.state == SegmentState.RETIRED,
+        )
+        .order_by(segment.c.purge_after_ms, segment.c.base_offset)
+        .limit(bindparam("most"))
     )
 
 

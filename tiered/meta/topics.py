@@ -7,11 +7,24 @@ Must never interpret a setting, nor place replicas.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, RowMapping, Select, Table, bindparam, delete, exists, insert, select, tuple_, update
-from sqlalchemy.sql.elements import ColumnElement
+from sqlalchemy import (
+    Connection,
+    Delete,
+    RowMapping,
+    Select,
+    Table,
+    bindparam,
+    delete,
+    exists,
+    insert,
+    select,
+    tuple_,
+    update,
+)
 
 from tiered.errors import (
     InvalidPartitions,
@@ -154,12 +167,12 @@ def delete_topic(conn: Connection, topic_id: UUID, *, now_ms: int, purge_after_m
 
 def list_tombstones(conn: Connection, *, limit: int = 10_000) -> tuple[TopicRow, ...]:
     """The deleted topics that are not forgotten yet, the oldest deletion first."""
-    return _tombstones(conn, limit, topic.c.deleted_at_ms.is_not(None))
+    return _tombstones(conn, _DELETED, {"most": limit})
 
 
 def list_forgettable(conn: Connection, *, deleted_before_ms: int, limit: int = 100) -> tuple[TopicRow, ...]:
     """The tombstones from before that time of which the store holds no object any more."""
-    return _tombstones(conn, limit, *_is_forgettable(deleted_before_ms))
+    return _tombstones(conn, _FORGETTABLE, {"deleted_before_ms": deleted_before_ms, "most": limit})
 
 
 def forget_deleted(
@@ -167,8 +180,9 @@ def forget_deleted(
 ) -> tuple[UUID, ...]:
     """The topics whose last rows went: deleted before that time, with every object purged, and among `only`."""
     take_number(conn)
-    chosen = [] if only is None else [topic.c.topic_id.in_(only)]
-    found = tuple(row.topic_id for row in _tombstones(conn, limit, *_is_forgettable(deleted_before_ms), *chosen))
+    chosen = _FORGETTABLE if only is None else _FORGETTABLE.where(topic.c.topic_id.in_(only))
+    parameters = {"deleted_before_ms": deleted_before_ms, "most": limit}
+    found = tuple(row.topic_id for row in _tombstones(conn, chosen, parameters))
     for reports in (local_segment, partition_position):
         _delete_what_nobody_writes(conn, reports, found)
     pins.forget_topics(conn, found)
@@ -229,14 +243,17 @@ def load_living(conn: Connection, topic_id: UUID) -> TopicRow:
     return row
 
 
-def _is_forgettable(deleted_before_ms: int) -> tuple[ColumnElement[bool], ...]:
-    holds_objects = exists().where(segment.c.topic_id == topic.c.topic_id, segment.c.state != SegmentState.PURGED)
-    return topic.c.deleted_at_ms < deleted_before_ms, ~holds_objects
+def _tombstones(conn: Connection, statement: Select[Any], parameters: Mapping[str, int]) -> tuple[TopicRow, ...]:
+    return tuple(_topic_row(row, {}) for row in conn.execute(statement, parameters).mappings())
 
 
-def _tombstones(conn: Connection, limit: int, *conditions: ColumnElement[bool]) -> tuple[TopicRow, ...]:
-    statement = select(topic).where(*conditions).order_by(topic.c.deleted_at_ms).limit(limit)
-    return tuple(_topic_row(row, {}) for row in conn.execute(statement).mappings())
+_TOMBSTONES = select(topic).order_by(topic.c.deleted_at_ms).limit(bindparam("most"))
+_DELETED = _TOMBSTONES.where(topic.c.deleted_at_ms.is_not(None))
+# Sweeps ask for these all the time, and each would be a cycle for the garbage collector: it is made once.
+_FORGETTABLE = _TOMBSTONES.where(
+    topic.c.deleted_at_ms < bindparam("deleted_before_ms"),
+    ~exists().where(segment.c.topic_id == topic.c.topic_id, segment.c.state != SegmentState.PURGED),
+)
 
 
 def _delete_what_nobody_writes(conn: Connection, table: Table, topic_ids: Sequence[UUID]) -> None:
@@ -245,9 +262,14 @@ def _delete_what_nobody_writes(conn: Connection, table: Table, topic_ids: Sequen
     Commits of groups and reports take no number, so waiting for their rows here could be a deadlock, and a coordinator
     that hangs could hold up all others.
     """
+    conn.execute(_deleting_what_is_free(table), {"of_topics": topic_ids})
+
+
+@cache
+def _deleting_what_is_free(table: Table) -> Delete:
     keys = tuple(table.primary_key.columns)
-    free = select(*keys).where(table.c.topic_id.in_(topic_ids)).with_for_update(skip_locked=True)
-    conn.execute(delete(table).where(tuple_(*keys).in_(free)))
+    named = table.c.topic_id.in_(bindparam("of_topics", expanding=True))
+    return delete(table).where(tuple_(*keys).in_(select(*keys).where(named).with_for_update(skip_locked=True)))
 
 
 def _add_partitions(

@@ -12,12 +12,13 @@ from sqlalchemy import Connection, Table
 
 
 def insert_for(conn: Connection, table: Table) -> Any:
-    """The statement, with `on_conflict_do_update`, `on_conflict_do_nothing` and `excluded`."""
+    """The statement, with `on_conflict_do_update` and `on_conflict_do_nothing`."""
     return insert_in(conn.dialect.name, table)
 
 
 def insert_in(dialect: str, table: Table) -> Any:
-    """As `insert_for`, for a statement that is made once."""
+    """As `insert_for`, for a statement that is made once. One that uses `excluded` must be: it is a cycle, which only
+    the garbage collector frees."""
     # Each package imports all drivers that it knows: a start pays for the one that it uses.
     if dialect == "postgresql":
         from sqlalchemy.dialects.postgresql import insert as postgresql_insert
