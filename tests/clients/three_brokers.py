@@ -1,13 +1,16 @@
 """Three real brokers on one PostgreSQL with one object store, as a pytest plugin: `pytest_plugins = [...]`."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.broker_process import BrokerProcess
+from tests.support.turn_by_turn import TURN_BY_TURN
 
 if TYPE_CHECKING:
     from tests.postgres import PostgresDatabases
@@ -34,14 +37,30 @@ def three_brokers(
     tmp_path_factory: pytest.TempPathFactory, postgres_databases: "PostgresDatabases"
 ) -> Iterator[ThreeBrokers]:
     """A cluster for a module: each test uses topics of its own and leaves every broker running."""
-    folder = tmp_path_factory.mktemp("three")
-    url = postgres_databases.create()
+    with cluster(tmp_path_factory.mktemp("three"), postgres_databases) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def turn_by_turn_brokers(
+    tmp_path_factory: pytest.TempPathFactory, postgres_databases: "PostgresDatabases"
+) -> Iterator[ThreeBrokers]:
+    """The same, whose brokers pause after each item of a long loop."""
+    with cluster(tmp_path_factory.mktemp("turns"), postgres_databases, prefix=TURN_BY_TURN) as made:
+        yield made
+
+
+@contextmanager
+def cluster(folder: Path, databases: "PostgresDatabases", *, prefix: Sequence[str] = ()) -> Iterator[ThreeBrokers]:
+    """Three brokers that run inside the block."""
+    url = databases.create()
     made = tuple(
         BrokerProcess(
             folder / f"broker-{each}",
             *("--meta", url, "--store", f"file://{folder}/objects"),
             *("--broker-id", str(each), "--rack", f"rack-{each}"),
             settings={"group.initial.rebalance.delay.ms": 0},
+            prefix=prefix,
         )
         for each in (1, 2, 3)
     )
@@ -52,4 +71,4 @@ def three_brokers(
     finally:
         for each in made:
             each.ensure_stopped()
-        postgres_databases.drop(url)
+        databases.drop(url)

@@ -4,12 +4,13 @@ Owns the list alone. The product's code stays as it is: `tests.simulation.mutant
 lasts, and looks for a seed that shows it.
 """
 
+import heapq
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
-from tests.simulation.plan import PLAIN, Plan
+from tests.simulation.plan import IN_TURNS, PLAIN, Plan
 from tiered.broker.control import registration
 from tiered.broker.control.registration import Marker, Registration
 from tiered.broker.groups import offset_memory
@@ -181,17 +182,16 @@ def _serves_uncommitted() -> Patches:
 
 
 def _acknowledges_on_append() -> Patches:
-    async def reached(self: Any, replica: Any, end_offset: int, leader_epoch: int, timeout_ms: float) -> bool:
+    async def reached(self: Any, end_offset: int, leader_epoch: int, timeout_ms: float) -> bool:
         return True
 
     return [(acknowledgements.Acknowledgements, "reached", reached)]
 
 
-def _waits_without_a_look() -> Patches:
-    def begin(self: Any, replica: Any, end_offset: int, leader_epoch: int, wake: Callable[[], None]) -> Any:
+def _begins_to_wait_without_looking() -> Patches:
+    def begin(self: Any, end_offset: int, leader_epoch: int, wake: Callable[[], None]) -> Any:
         commit = acknowledgements.Commit(wake)
-        self._waiting.append((end_offset, next(self._order), commit))
-        self._waiting.sort()
+        heapq.heappush(self._waiting, (end_offset, next(self._order), commit))
         return commit
 
     return [(acknowledgements.Acknowledgements, "begin", begin)]
@@ -326,9 +326,10 @@ MUTANTS = (
         patches=_acknowledges_on_append,
     ),
     Mutant(
-        name="waits_without_a_look",
-        breaks="R13: a producer begins to wait for a high watermark that has passed its batch already",
-        patches=_waits_without_a_look,
+        name="begins_to_wait_without_looking",
+        breaks="R13, R5: a wait begins for a high watermark that has passed, or in a leadership that has ended",
+        patches=_begins_to_wait_without_looking,
+        plan=IN_TURNS,
     ),
     Mutant(
         name="high_watermark_not_withheld",

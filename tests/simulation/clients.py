@@ -30,7 +30,6 @@ T = TypeVar("T")
 ALL = -1
 REQUEST_TIMEOUT_MS = 1_500
 TIMEOUT_S = 2.5
-LONGEST_PAUSE_MS = 200
 READ_BYTES = 4096
 FIRST_PRODUCER_ID = 1_000_000_000
 """Far above what SQL gives out in a run."""
@@ -156,12 +155,14 @@ class Producer(Client):
 
     async def _send(self, batch: bytes, count: int) -> bool:
         """True when it was acknowledged."""
+        pause_s = self.world.plan.pause_s and self.rng.random() * self.world.plan.pause_s
         try:
             where = await self.leader()
-            pause_ms = self.rng.choice((0.0, 0.0, self.rng.uniform(0.0, LONGEST_PAUSE_MS)))
             base_offset, leader_epoch = await self.ask(
                 where.leader,
-                lambda broker: produce.produce(broker, self.key, batch, self._acks, REQUEST_TIMEOUT_MS, pause_ms),
+                lambda broker: produce.produce(
+                    broker, self.key, batch, self._acks, REQUEST_TIMEOUT_MS, pause_s=pause_s
+                ),
             )
         except (Unanswered, TieredError, OSError) as error:
             self.world.produce_failed(self, error)

@@ -41,18 +41,23 @@ class Plan:
     mishaps: float = 0.08
     batches_per_second: float = 2.0
     poll_s: float = 1.0
+    pause_s: float = 0.0
+    """The longest pause of a Produce between its append and its wait for followers."""
     groups: int = 2
     transactors: int = 0
     """Transactional producers; the last two have one transactional id between them, and fence each other."""
 
 
 PLAIN = Plan()
+IN_TURNS = Plan(pause_s=0.2)
 TRANSACTIONAL = Plan(transactors=3, groups=1, batches_per_second=0.7)
 
 
 def plan_of(seed: int) -> Plan:
-    """Every other seed has transactions."""
-    return TRANSACTIONAL if seed % 2 else PLAIN
+    """Every other seed has transactions, and every fourth one pauses in Produce."""
+    if seed % 2:
+        return TRANSACTIONAL
+    return PLAIN if seed % 4 else IN_TURNS
 
 
 @dataclass(slots=True, kw_only=True)

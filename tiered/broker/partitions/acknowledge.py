@@ -13,7 +13,7 @@ NO_ACKS = 0
 
 def is_acknowledged(partition: Partition, appended: Appended, acks: int) -> bool:
     """True when there is nothing to wait for: what one broker with default settings always answers."""
-    if appended.end_offset <= partition.high_watermark or acks == NO_ACKS:
+    if acks == NO_ACKS or partition.acknowledgements.is_committed(appended.end_offset, appended.leader_epoch):
         return True
     return acks != ALL and not partition.needs_flush
 
@@ -34,8 +34,7 @@ async def acknowledged(
     if acks != ALL:
         return
     left_ms = deadline_ms - context.clock.monotonic_ms()
-    waits = partition.acknowledgements
-    if not await waits.reached(partition, appended.end_offset, appended.leader_epoch, left_ms):
+    if not await partition.acknowledgements.reached(appended.end_offset, appended.leader_epoch, left_ms):
         raise not_in_time(partition, timeout_ms)
 
 

@@ -62,7 +62,7 @@ class Appended:
     end_offset: int
     log_append_time_ms: int
     log_start_offset: int
-    leader_epoch: int = -1
+    leader_epoch: int
 
 
 class Partition(ColdEnd):
@@ -212,6 +212,7 @@ class Partition(ColdEnd):
             self.high_watermark = max(self.high_watermark, min(self.cold_end_offset, self.log.log_end_offset))
             if leadership.is_sole:  # Whatever the only member of the ISR has is committed.
                 self.high_watermark = max(self.high_watermark, self.log.log_end_offset)
+            self.acknowledgements.lead(row.leader_epoch, self.high_watermark)
             self.waiters.wake()
         self.advance_high_watermark()
 

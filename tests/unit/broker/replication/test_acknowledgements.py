@@ -3,8 +3,6 @@
 import gc
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
 
 import pytest
 
@@ -14,42 +12,16 @@ from tiered.errors import NotLeader
 EPOCH = 4
 
 
-@dataclass(slots=True)
-class Leader:
-    """What a wait looks at."""
-
-    name: str = "t-0"
-    high_watermark: int = 0
-    leader_epoch: int = EPOCH
-    leadership: object | None = "its own"
-
-
-LEADER = Leader()
-
-
-def test_a_wait_looks_when_it_begins_and_is_over_at_once_where_its_end_was_before() -> None:
+def leading(high_watermark: int = 0) -> Acknowledgements:
     waits = Acknowledgements()
-    called: list[str] = []
-    leader = Leader(high_watermark=5)
-    committed = waits.begin(leader, 5, EPOCH, lambda: called.append("committed"))
-    assert (called, committed.is_over, committed.error) == (["committed"], True, None)
-    waits.begin(leader, 6, EPOCH, lambda: called.append("not yet"))
-    assert (called, len(waits)) == (["committed"], 1)
-    for other in (
-        Leader(leadership=None),
-        Leader(leader_epoch=EPOCH + 1),
-        Leader(high_watermark=9, leader_epoch=EPOCH + 2),
-    ):
-        lost = waits.begin(other, 5, EPOCH, lambda: called.append("lost"))
-        assert isinstance(lost.error, NotLeader)
-    assert called == ["committed", *["lost"] * 3]
-    assert len(waits) == 1
+    waits.lead(EPOCH, high_watermark)
+    return waits
 
 
 def test_only_those_whose_records_are_committed_are_called_and_in_the_order_of_offsets() -> None:
-    waits = Acknowledgements()
+    waits = leading()
     called: list[int] = []
-    commits = [waits.begin(LEADER, offset, EPOCH, partial(called.append, offset)) for offset in (7, 3, 5)]
+    commits = [waits.begin(offset, EPOCH, lambda offset=offset: called.append(offset)) for offset in (7, 3, 5)]  # type: ignore[misc]
     waits.advance(5)
     assert called == [3, 5]
     assert [commit.is_over for commit in commits] == [False, True, True]
@@ -59,9 +31,9 @@ def test_only_those_whose_records_are_committed_are_called_and_in_the_order_of_o
 
 
 def test_one_who_left_is_not_called_and_is_forgotten_with_many_others() -> None:
-    waits = Acknowledgements()
+    waits = leading()
     called: list[str] = []
-    commits = [waits.begin(LEADER, 1, EPOCH, lambda: called.append("x")) for _ in range(COMPACT_FROM)]
+    commits = [waits.begin(1, EPOCH, lambda: called.append("x")) for _ in range(COMPACT_FROM)]
     for commit in commits:
         waits.leave(commit)
     assert len(waits) < COMPACT_FROM // 2 + 1
@@ -71,19 +43,56 @@ def test_one_who_left_is_not_called_and_is_forgotten_with_many_others() -> None:
 
 
 def test_lost_leadership_ends_every_wait_with_an_error_of_its_own() -> None:
-    waits = Acknowledgements()
-    commits = [waits.begin(LEADER, offset, EPOCH, lambda: None) for offset in (1, 2)]
+    waits = leading()
+    commits = [waits.begin(offset, EPOCH, lambda: None) for offset in (1, 2)]
     waits.fail(NotLeader("gone"))
     waits.advance(2)
     assert [str(commit.error) for commit in commits] == ["gone", "gone"]
     assert commits[0].error is not commits[1].error
 
 
+def test_a_high_watermark_that_passed_before_the_wait_began_ends_it_at_once() -> None:
+    waits, called = leading(high_watermark=3), list[str]()
+    waits.advance(5)
+    for end_offset in (3, 5):
+        commit = waits.begin(end_offset, EPOCH, lambda: called.append("over"))
+        assert (commit.is_over, commit.error) == (True, None)
+    assert called == ["over", "over"]
+    assert not waits.begin(6, EPOCH, lambda: called.append("over")).is_over
+    assert len(waits) == 1
+
+
+def test_a_leadership_that_ended_before_the_wait_began_is_an_error_though_the_offset_is_committed() -> None:
+    waits, called = leading(high_watermark=5), list[str]()
+    waits.fail(NotLeader("gone"))
+    commit = waits.begin(5, EPOCH, lambda: called.append("over"))
+    assert (commit.is_over, str(commit.error), called) == (True, "gone", ["over"])
+    assert not waits.is_committed(5, EPOCH)
+
+
+def test_a_leader_that_was_elected_again_does_not_answer_for_its_former_epoch() -> None:
+    waits = leading(high_watermark=5)
+    waits.fail(NotLeader("gone"))
+    waits.lead(EPOCH + 2, 9)
+    commit = waits.begin(5, EPOCH, lambda: None)
+    assert str(commit.error) == "gone"
+    assert not waits.is_committed(5, EPOCH)
+    assert waits.is_committed(5, EPOCH + 2)
+
+
+async def test_a_wait_that_is_over_when_it_begins_needs_no_time() -> None:
+    waits = leading(high_watermark=5)
+    assert await waits.reached(5, EPOCH, 0.0)
+    with pytest.raises(NotLeader):
+        await waits.reached(5, EPOCH - 1, 0.0)
+    assert not await waits.reached(6, EPOCH, 0.0)
+
+
 class Owner:
     """Holds its wait, which holds the owner's method."""
 
     def __init__(self, waits: Acknowledgements) -> None:
-        self.commit = waits.begin(LEADER, 1, EPOCH, self.over)
+        self.commit = waits.begin(1, EPOCH, self.over)
 
     def over(self) -> None: ...
 
@@ -97,7 +106,7 @@ class Owner:
     ],
 )
 def test_a_wait_that_is_over_needs_no_garbage_collector(end: Callable[[Acknowledgements, Commit], object]) -> None:
-    waits = Acknowledgements()
+    waits = leading()
     owner = Owner(waits)
     left = weakref.ref(owner)
     gc.disable()

@@ -155,7 +155,7 @@ def test_placeholders_do_not_count_for_a_write(tmp_path: Path) -> None:
 
 async def test_who_waits_is_told_when_leadership_goes(leader: Partition) -> None:
     append(leader, batch("a"))
-    waiting = asyncio.ensure_future(leader.acknowledgements.reached(leader, 1, 0, 5_000))
+    waiting = asyncio.ensure_future(leader.acknowledgements.reached(1, leader.leader_epoch, 5_000))
     await asyncio.sleep(0)
     tell(leader, row(leader=2, epoch=1))
     with pytest.raises(NotLeader):
@@ -164,7 +164,7 @@ async def test_who_waits_is_told_when_leadership_goes(leader: Partition) -> None
 
 async def test_who_waits_is_told_when_the_epoch_changes_under_the_same_leader(leader: Partition) -> None:
     append(leader, batch("a"))
-    waiting = asyncio.ensure_future(leader.acknowledgements.reached(leader, 1, 0, 5_000))
+    waiting = asyncio.ensure_future(leader.acknowledgements.reached(1, leader.leader_epoch, 5_000))
     await asyncio.sleep(0)
     tell(leader, row(epoch=1))
     with pytest.raises(NotLeader):
@@ -173,7 +173,7 @@ async def test_who_waits_is_told_when_the_epoch_changes_under_the_same_leader(le
 
 async def test_who_waits_is_told_when_the_replica_leaves(leader: Partition) -> None:
     append(leader, batch("a"))
-    waiting = asyncio.ensure_future(leader.acknowledgements.reached(leader, 1, 0, 5_000))
+    waiting = asyncio.ensure_future(leader.acknowledgements.reached(1, leader.leader_epoch, 5_000))
     await asyncio.sleep(0)
     leader.leave()
     with pytest.raises(NotLeader):
@@ -185,8 +185,8 @@ async def test_who_waits_is_told_when_the_replica_leaves(leader: Partition) -> N
 async def test_waits_end_in_order_and_in_time(leader: Partition) -> None:
     append(leader, batch("a"))
     append(leader, batch("b"))
-    first = asyncio.ensure_future(leader.acknowledgements.reached(leader, 1, 0, 5_000))
-    second = asyncio.ensure_future(leader.acknowledgements.reached(leader, 2, 0, 1))
+    first = asyncio.ensure_future(leader.acknowledgements.reached(1, leader.leader_epoch, 5_000))
+    second = asyncio.ensure_future(leader.acknowledgements.reached(2, leader.leader_epoch, 1))
     await asyncio.sleep(0)
     for broker_id in (2, 3):
         leader.note_fetch(InSyncReplica(broker_id, EPOCHS[broker_id]), 1, 0.0)

@@ -272,8 +272,7 @@ def _append_each(appending: _Appending) -> Iterator[_LongValidation | None]:
                     answers.append(_acceptance(index, appended))
                     broker.counters.produced_bytes += end - position
                     broker.counters.produced_batches += 1
-                    is_committed = appended.end_offset <= partition.high_watermark
-                    if not is_committed and not is_acknowledged(partition, appended, asked.acks):
+                    if not is_acknowledged(partition, appended, asked.acks):
                         waits.append((partition, appended, answers, len(answers) - 1))
                     continue
             appending.refused = refused
@@ -288,7 +287,8 @@ def _outcome(appending: _Appending) -> Parts | Overlapping | None:
     if refused is not None and not is_awaited:
         raise refused  # With acks=0 the client reads no answer: it learns of the error from the closed connection.
     if appending.waits:
-        needs_disk = any(partition.needs_flush for partition, *_ in appending.waits)
+        # With acks=1 a batch waits for the disk alone, also where that has it by now.
+        needs_disk = appending.asked.acks != ALL or any(partition.needs_flush for partition, *_ in appending.waits)
         return Overlapping(_answer_when_stored(appending) if needs_disk else _Committing(appending))
     _note_latency(appending)
     return _answer(appending.request, appending.results, is_refused=refused is not None) if is_awaited else None
@@ -420,8 +420,8 @@ class _Committing(DelayedAnswer):
     def begin(self, wake: Callable[[], None]) -> None:
         self._wake = wake
         for partition, appended, _, _ in self._appending.waits:
-            waits = partition.acknowledgements
-            self._commits.append(waits.begin(partition, appended.end_offset, appended.leader_epoch, self._one_over))
+            commit = partition.acknowledgements.begin(appended.end_offset, appended.leader_epoch, self._one_over)
+            self._commits.append(commit)
 
     def _one_over(self) -> None:
         self._left -= 1

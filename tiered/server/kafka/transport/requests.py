@@ -35,8 +35,8 @@ class DelayedAnswer(ABC):
 
     @abstractmethod
     def begin(self, wake: Callable[[], None]) -> None:
-        """From now on `wake` is called, any number of times, when there may be an answer; it only sees to it that
-        `answer` is asked for soon."""
+        """From now on `wake` is called, any number of times, when there may be an answer, also before this returns; it
+        only sees to it that `answer` is asked for soon."""
 
     @abstractmethod
     def answer(self, *, is_last: bool) -> "Answer":
