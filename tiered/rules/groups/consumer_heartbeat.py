@@ -82,6 +82,11 @@ def check(heartbeat: Heartbeat) -> None:
         raise InvalidRequest("only static members leave with epoch -2; send the instance id, or leave with epoch -1")
     if heartbeat.topics is not None:
         check_count(len(heartbeat.topics))
+    if epoch > JOIN and heartbeat.rebalance_timeout_ms != UNCHANGED_MS and heartbeat.rebalance_timeout_ms <= 0:
+        # Kafka takes it. Stored with the group, it would keep the next coordinator from reading any of its members.
+        raise InvalidRequest(
+            f"a rebalance time-out of {heartbeat.rebalance_timeout_ms} ms; it is above 0, or -1: as before"
+        )
     if epoch == JOIN:
         _check_join(heartbeat)
     if heartbeat.assignor is not None:

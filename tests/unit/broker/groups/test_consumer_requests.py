@@ -14,7 +14,7 @@ from tiered.broker.groups.consumer import ConsumerGroups
 from tiered.broker.groups.consumer_group import PAUSE_PER_TARGET
 from tiered.broker.groups.values import GroupKind
 from tiered.broker.host.resource_configs import ResourceConfigs
-from tiered.errors import GroupNotFound, UnknownMember
+from tiered.errors import GroupNotFound, InvalidRequest, UnknownMember
 from tiered.ids import TopicId
 from tiered.rules.groups.assignors import NO_PARTITIONS
 from tiered.rules.groups.consumer_heartbeat import Heartbeat
@@ -81,6 +81,16 @@ async def test_only_who_joins_makes_a_group_or_changes_its_protocol(broker: Coor
     assert list(found.members) == [joined.member_id]
     with pytest.raises(GroupNotFound, match="describe it as a classic one"):
         await groups.group("g")
+
+
+async def test_a_member_cannot_change_its_rebalance_time_out_to_what_none_has(broker: Coordinating) -> None:
+    """What is stored of it is read by the next coordinator, which takes none of a group's members if one cannot be."""
+    groups = broker.groups.consumer
+    answer = await groups.heartbeat(HEARTBEAT)
+    for time_out_ms in (0, -7):
+        with pytest.raises(InvalidRequest):
+            await groups.heartbeat(replace(HEARTBEAT, epoch=answer.epoch, rebalance_timeout_ms=time_out_ms))
+    assert (await groups.group("g")).state.member("m").rebalance_timeout_ms == HEARTBEAT.rebalance_timeout_ms
 
 
 async def test_a_member_that_names_no_pattern_keeps_its_last(broker: Coordinating) -> None:
