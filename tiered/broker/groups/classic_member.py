@@ -10,6 +10,7 @@ from collections.abc import Callable
 from tiered.broker.groups.timer import Deadline
 from tiered.broker.groups.values import JoinRequest, JoinResult, MemberDescription, MemberProtocol, SyncResult
 from tiered.errors import MalformedRequest, TieredError
+from tiered.rules.groups.consumer_heartbeat import MAX_NAME_CHARS
 from tiered.runtime import new_uuid
 from tiered.wire import consumer_protocol
 from tiered.wire.consumer_protocol import Subscription
@@ -166,4 +167,6 @@ def is_waiting(future: "asyncio.Future[JoinResult] | asyncio.Future[SyncResult] 
 
 
 def new_member_id(prefix: str) -> str:
-    return f"{prefix}-{new_uuid()}"
+    """An id that its member can come back with: none is longer, or has a zero byte."""
+    unique = f"-{new_uuid()}"
+    return prefix.replace("\0", "")[: MAX_NAME_CHARS - len(unique)] + unique

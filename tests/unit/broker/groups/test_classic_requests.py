@@ -47,6 +47,15 @@ async def test_a_request_that_is_refused_makes_no_group(
     assert broker.groups.memory.taken_bytes == 0
 
 
+@pytest.mark.parametrize("names", [{"instance_id": "i" * MAX_NAME_CHARS}, {"client_id": "zero\0byte"}])
+async def test_a_member_can_come_back_with_the_id_that_it_was_given(
+    broker: Coordinating, names: dict[str, str]
+) -> None:
+    groups, request = ClassicGroups(broker.groups), replace(joining(), **names)
+    first = await groups.join(request)
+    assert (await groups.join(replace(request, member_id=first.member_id))).member_id == first.member_id
+
+
 async def test_nobody_is_a_member_of_a_group_that_is_not_there(broker: Coordinating) -> None:
     groups = ClassicGroups(broker.groups)
     with pytest.raises(UnknownMember):
