@@ -144,6 +144,18 @@ def test_topics_that_cannot_be_are_refused_with_their_code(broker: BrokerProcess
     assert code_of(admin(broker).create_topics([new])[new.topic]) == code
 
 
+def test_a_partition_that_is_assigned_twice_is_refused_as_by_kafka(broker: BrokerProcess) -> None:
+    """Whose replicas it gets would be a matter of luck."""
+    make = messages.request(19, 5)
+    assigned = [make.CreatableReplicaAssignment(partition_index=each, broker_ids=[1]) for each in (0, 1, 1)]
+    topic = make.CreatableTopic(
+        name="assigned-twice", num_partitions=-1, replication_factor=-1, assignments=assigned, configs=[]
+    )
+    with RawConnection(broker) as connection:
+        request = make.CreateTopicsRequest(topics=[topic], timeout=1000, validate_only=False)
+        assert [int(each.error_code) for each in connection.ask(19, 5, request).topics] == [39]
+
+
 def test_a_topic_that_exists_is_refused_in_kafkas_words(broker: BrokerProcess) -> None:
     """Some clients look for them."""
     create(broker, "there")

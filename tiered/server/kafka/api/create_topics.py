@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from tiered.broker.admin import MAX_PARTITIONS_A_TOPIC, NewTopic
 from tiered.broker.broker import Broker
 from tiered.config import for_clients
-from tiered.errors import InvalidRequest, PolicyViolation, TieredError
+from tiered.errors import InvalidReplicaAssignment, InvalidRequest, PolicyViolation, TieredError
 from tiered.rules.security.acl import CLUSTER_NAME, Operation, ResourceType
 from tiered.server.kafka import throttling
 from tiered.server.kafka.audited import AuditEntry, aligned
@@ -74,6 +74,8 @@ async def _one(
             assignments={each.partition_index: tuple(each.broker_ids) for each in asked.assignments},
             configs={each.name: each.value for each in asked.configs},
         )
+        if len(new.assignments) != len(asked.assignments):
+            raise InvalidReplicaAssignment(f"topic {asked.name}: a partition is assigned twice in the request")
         if len(new.configs) != len(asked.configs):
             raise InvalidRequest(f"topic {asked.name}: a config stands twice in the request")
         check_new_topic(context.broker, len(new.assignments) or max(1, new.partition_count))
