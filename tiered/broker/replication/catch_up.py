@@ -14,6 +14,7 @@ from tiered.broker.partitions.role import Role
 from tiered.cold.chunks.reader import ColdReader
 from tiered.errors import Corrupt, LogDirFailed
 from tiered.formats.producer_snapshot import ProducerEntry, decode_producers
+from tiered.peer.answers import CorruptAnswer
 from tiered.rules.partition.producer_state import without_transactions
 from tiered.rules.replication import divergence
 from tiered.rules.replication.divergence import Divergence
@@ -36,10 +37,16 @@ class CatchUp:
         self._rows_applied = rows_applied
 
     async def truncate(self, partition: Partition, found: Divergence) -> None:
-        """Cuts the log where it leaves the leader's, or a step towards that. Raises LogDirFailed."""
+        """Cuts the log where it leaves the leader's, or a step towards that. Raises LogDirFailed, and CorruptAnswer for
+        a divergence that cannot be: outside the log."""
         log_ = partition.log
         before = log_.log_end_offset
         offset = divergence.truncation_offset(log_.leader_epochs, before, found)
+        if not 0 <= offset < before:
+            raise CorruptAnswer(
+                f"{partition.name}: the leader says that the log leaves its own at {found.end_offset}, after epoch "
+                f"{found.epoch}, where it ends at {before}; nothing was cut"
+            )
         log.warning(
             "%s: the log leaves that of the leader after epoch %d; it is cut from %d to %d",
             partition.name, found.epoch, before, offset,

@@ -15,6 +15,7 @@ from tests.unit.broker.tiering.tiers import SEGMENTS, Tiers, tiers
 from tiered.broker.partitions.partition import Partition
 from tiered.broker.replication.catch_up import CatchUp
 from tiered.errors import ObjectMissing
+from tiered.peer.answers import CorruptAnswer
 from tiered.rules.replication.divergence import Divergence
 
 
@@ -69,6 +70,19 @@ async def test_a_log_is_cut_where_epochs_part_and_not_at_its_high_watermark(tmp_
         assert (parts.end_offset, parts.follower.high_watermark) == (2, high_watermark)
         assert parts.made.context.counters.replica_truncations == 1
         assert parts.told == [parts.follower]
+
+
+@pytest.mark.parametrize("said", [Divergence(-1, -5), Divergence(0, -5), Divergence(-1, 1 << 62), Divergence(0, 3)])
+async def test_a_log_is_not_cut_where_no_leader_can_say_that_it_leaves_its_own(
+    tmp_path: Path, said: Divergence
+) -> None:
+    """Below 0 the log would end at no offset; at its end or above nothing is cut, and the next answer is the same."""
+    async with following(tmp_path) as parts:
+        await copy(parts)
+        with pytest.raises(CorruptAnswer, match="nothing was cut"):
+            await parts.catch_up.truncate(parts.follower, said)
+        assert (parts.end_offset, parts.follower.is_truncating) == (3, False)
+        assert parts.made.context.counters.replica_truncations == 0
 
 
 async def test_a_cut_is_carried_out_though_nobody_waits_for_it_and_rows_wait_until_then(tmp_path: Path) -> None:
