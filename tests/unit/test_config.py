@@ -18,6 +18,7 @@ from tiered.config import (
     for_clients,
 )
 from tiered.config.describe import ConfigEntry
+from tiered.config.setting import as_java_writes
 from tiered.errors import InvalidConfig
 
 # Kafka 4.2's defaults, as `kafka-configs --describe --all` prints them. Ours differ where the design says so.
@@ -295,3 +296,22 @@ def test_an_impossible_change_is_refused_and_says_why(one: ConfigChange, message
 def test_a_text_with_a_zero_in_it_is_no_value_for_postgresql_keeps_none() -> None:
     with pytest.raises(InvalidConfig, match="throttled"):
         TopicConfig.of({"leader.replication.throttled.replicas": "a\0b"}, BrokerSettings())
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        *((0.0, "0.0"), (0.5, "0.5"), (1.0, "1.0"), (0.001, "0.001"), (9999999.999, "9999999.999"), (-12.25, "-12.25")),
+        *((1e-4, "1.0E-4"), (9.999e-4, "9.999E-4"), (1e7, "1.0E7"), (12345678.0, "1.2345678E7"), (-1.5e10, "-1.5E10")),
+        *((0.1 + 0.2, "0.30000000000000004"), (1e16, "1.0E16"), (1.7976931348623157e308, "1.7976931348623157E308")),
+        *((2.2250738585072014e-308, "2.2250738585072014E-308"), (1e-30, "1.0E-30")),
+    ],
+)
+def test_doubles_are_written_as_java_writes_them(number: float, text: str) -> None:
+    """The texts are what Double.toString of Java 17 gives."""
+    assert as_java_writes(number) == text
+    assert float(text) == number
+
+
+def test_a_double_is_described_as_kafka_describes_it() -> None:
+    assert described({"min.cleanable.dirty.ratio": "0.00010"})["min.cleanable.dirty.ratio"].value == "1.0E-4"

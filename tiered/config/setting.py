@@ -7,6 +7,7 @@ import dataclasses
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from enum import IntEnum
 from types import EllipsisType
 from typing import Any
@@ -129,6 +130,8 @@ class Setting:
                 return "true" if value else "false"
             case tuple():
                 return ",".join(value)
+            case float():
+                return as_java_writes(value)
             case _:
                 return str(value)
 
@@ -166,6 +169,18 @@ class Setting:
         if self.is_sensitive:
             shown = HIDDEN
         return InvalidConfig(f"{self.name}={shown} is not allowed: it must be {self.what_is_allowed()}")
+
+
+def as_java_writes(number: float) -> str:
+    """A finite double as Double.toString has it: `1.0E-4` below 0.001 and `1.0E7` from ten million on, else plain.
+
+    The digits are the fewest that make this double. Java 17 has the same below 1.0E16, and for 1 to 4 % of what is
+    larger other ones (1.9999999999999998E23), which are the same double; Java 19 mended that.
+    """
+    if number == 0 or 1e-3 <= abs(number) < 1e7:
+        return repr(number)
+    mantissa, _, exponent = f"{Decimal(repr(number)).normalize():E}".partition("E")
+    return f"{mantissa}{'' if '.' in mantissa else '.0'}E{int(exponent)}"
 
 
 def setting(
