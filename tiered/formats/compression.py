@@ -4,7 +4,8 @@ Owns what leaves and enters a batch's records section. Must never allocate for a
 declare: what is allocated follows from bytes that are there and from the caller's bound.
 
 Which call bounds what (each is tested with bombs):
-- gzip: zlib's own `max_length`, a slice at a time; further members are read on, as Java does.
+- gzip: zlib's own `max_length`, a slice at a time; further members are read on, other bytes behind one are not,
+  both as Java does.
 - snappy: declares its length; it is held against the bound, and against what so few bytes can expand to,
   before anything is allocated. Raw, or in xerial's framing (Java writes 32 KiB blocks behind a 16-byte header).
 - lz4 and zstd: cramjam's `decompress_into` stops at the end of the buffer that we give it, whatever the
@@ -28,6 +29,8 @@ Buffer = bytes | bytearray | memoryview
 _GZIP, _SNAPPY, _LZ4, _ZSTD = 1, 2, 3, 4
 
 _GZIP_WINDOW_BITS: Final = 31
+_GZIP_MAGIC: Final = b"\x1f\x8b\x08"
+_GZIP_HEADER_AND_TRAILER_BYTES: Final = 18
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES: Final = 32 * 1024
@@ -81,9 +84,9 @@ def compress(code: int, data: Buffer) -> bytes:
 def decompress(code: int, data: Buffer, *, max_bytes: int) -> bytes:
     """The decompressed bytes, at most `max_bytes`; for code 0 a copy of `data`.
 
-    Raises CorruptBatch for an unknown code, for bytes that are not wholly one valid stream of that codec,
-    and for more than `max_bytes`. Memory: about twice the result, and never more than about twice the bound;
-    zstd's window comes on top (its decoder refuses windows over 128 MiB).
+    Raises CorruptBatch for an unknown code, for bytes that are not wholly one valid stream of that codec (but behind
+    gzip), and for more than `max_bytes`. Memory: about twice the result, and never more than about twice the bound;
+    zstd's window comes on top (its decoder refuses windows over 128 MiB, as Kafka's does).
     """
     with decompressed(code, data, max_bytes=max_bytes) as plain:
         return bytes(plain)
@@ -188,11 +191,17 @@ def _decompress_gzip(data: memoryview, room: _Room) -> int | None:
                 break
         at -= len(decoder.unused_data)
         if decoder.eof:
-            if at == len(data):
+            if not _begins_gzip_member(data[at:]):
                 return total
             decoder = zlib.decompressobj(wbits=_GZIP_WINDOW_BITS)
         elif at == len(data):
             raise CorruptBatch("the gzip stream is cut off")
+
+
+def _begins_gzip_member(rest: memoryview) -> bool:
+    """Whether what follows a member is another one. If not, it counts for nothing, as in Java's GZIPInputStream: other
+    bytes, and so few that no member's trailer fits behind a header."""
+    return len(rest) > _GZIP_HEADER_AND_TRAILER_BYTES and bytes(rest[: len(_GZIP_MAGIC)]) == _GZIP_MAGIC
 
 
 def _compress_snappy(data: memoryview) -> bytes:

@@ -71,7 +71,7 @@ def test_a_cut_stream_is_refused(code: int, data: bytes) -> None:
             decompress(code, data[:length], max_bytes=MAX)
 
 
-@pytest.mark.parametrize(("code", "data"), FOREIGN)
+@pytest.mark.parametrize(("code", "data"), [each for each in FOREIGN if each.values[0] != GZIP])
 def test_bytes_behind_the_stream_are_refused(code: int, data: bytes) -> None:
     with pytest.raises(CorruptBatch):
         decompress(code, data + b"trailing", max_bytes=MAX)
@@ -159,6 +159,37 @@ def test_many_tiny_gzip_members_are_read() -> None:
     assert decompress(GZIP, members, max_bytes=5000) == b"x" * 5000
     with pytest.raises(CorruptBatch):
         decompress(GZIP, members, max_bytes=4999)
+
+
+_MEMBER = gzip.compress(PLAIN)
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [b"\0", bytes(64), b"\x1f\x8b", _MEMBER[:5], _MEMBER[:18], b"\x1f\x8b\x09" + bytes(30), b"garbage" * 20_000],
+    ids=lambda rest: f"{len(rest)} bytes",
+)
+def test_bytes_behind_gzip_count_for_nothing_as_in_java(rest: bytes) -> None:
+    for whole in (_MEMBER, compress(GZIP, PLAIN[:5]) + compress(GZIP, PLAIN[5:])):
+        assert decompress(GZIP, whole + rest, max_bytes=len(PLAIN)) == PLAIN
+
+
+@pytest.mark.parametrize("rest", [_MEMBER[:20], _MEMBER[:-8] + bytes(8), _MEMBER[:10] + b"\xff" * 40, _MEMBER[:-1]])
+def test_a_further_gzip_member_that_is_broken_is_refused_as_in_java(rest: bytes) -> None:
+    with pytest.raises(CorruptBatch):
+        decompress(GZIP, _MEMBER + rest, max_bytes=MAX)
+
+
+@pytest.mark.parametrize(("window", "is_taken"), [(17 << 3, True), (17 << 3 | 1, False), (18 << 3, False)])
+def test_zstd_windows_of_more_than_128_mib_are_refused_as_in_kafka(window: int, is_taken: bool) -> None:
+    """The least window above it is 144 MiB. The frame itself is small."""
+    last_stored_block = struct.pack("<I", 5 << 3 | 1)[:3] + b"hello"
+    frame = struct.pack("<I2B", 0xFD2FB528, 0, window) + last_stored_block
+    if is_taken:
+        assert decompress(ZSTD, frame, max_bytes=MAX) == b"hello"
+    else:
+        with pytest.raises(CorruptBatch, match="too much memory"):
+            decompress(ZSTD, frame, max_bytes=MAX)
 
 
 def test_a_zlib_stream_is_no_gzip() -> None:
