@@ -236,6 +236,13 @@ class QuietFailures:
             self._log.warning(self._messages[1], {"name": name})
 
 
+def release_transport(transport: asyncio.BaseTransport | None) -> None:
+    """For a protocol's `connection_lost`. asyncio's transport of a socket holds a method of its own, so that only the
+    garbage collector would free it, and all that it holds."""
+    if hasattr(transport, "_read_ready_cb"):
+        transport._read_ready_cb = None  # noqa: SLF001 - nothing is read from it any more
+
+
 async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:
     """The items, with pauses in which the loop serves others. State may change in them."""
     if isinstance(items, list | tuple) and len(items) < 2:  # Most requests name one: not even the time is asked for.

@@ -7,12 +7,14 @@ that is safe is the caller's to know. TLS is asyncio's own, and `login` says who
 import asyncio
 import socket
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from typing import Any, Self, TypeVar
 
 from tiered import __version__, errors
 from tiered.peer.answers import ConnectionLost, CorruptAnswer, require_success
 from tiered.peer.login import LoginState
 from tiered.peer.security import PLAINTEXT, PeerSecurity, tls_failed
+from tiered.runtime import release_transport
 from tiered.wire import fetch, frames, messages, produce
 from tiered.wire.error_codes import UNSUPPORTED_VERSION
 from tiered.wire.primitives import Buffer
@@ -118,6 +120,7 @@ class _Frames(asyncio.BufferedProtocol):
             transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, wanted)
 
     def connection_lost(self, error: Exception | None) -> None:
+        release_transport(self._transport)
         # With TLS 1.3 a client hears only after its handshake that its certificate is refused.
         refused = tls_failed("the broker", error) if isinstance(error, OSError) and not self._is_plain else None
         self._fail(refused or ConnectionLost(f"the broker closed the connection ({error or 'end of stream'})"))
@@ -125,7 +128,7 @@ class _Frames(asyncio.BufferedProtocol):
     def _fail(self, error: Exception) -> None:
         self._lost = self._lost or error
         if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(self._lost)
+            self._answer.set_exception(copy(self._lost))
         self.close()
 
     def close(self) -> None:
@@ -143,7 +146,8 @@ class _Frames(asyncio.BufferedProtocol):
     async def exchange(self, parts: Iterable[Buffer], timeout_ms: float | None = None) -> memoryview:
         """The answer to a frame made of `parts`. Raises what ended the connection, and TimeoutError."""
         if self._lost is not None:
-            raise self._lost
+            # What is raised holds the frames that it came through, and this connection with them.
+            raise copy(self._lost)
         assert self._transport is not None, "not connected"
         assert self._answer is None, "a request is under way"
         loop = asyncio.get_running_loop()

@@ -300,7 +300,7 @@ class Client:
 
     def close(self) -> None:
         self.closed = True
-        self.requests.cancel()
+        self.requests.cancel(self)
 
 
 @pytest.mark.parametrize("ends_it_itself", [False, True])

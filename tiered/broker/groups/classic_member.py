@@ -135,7 +135,7 @@ class ClassicMember:
 
     def leave(self, error: TieredError) -> None:
         """Ends its session; whatever it waits for, it gets `error`."""
-        self.session.clear()
+        self.session.end()
         self.refuse(error)
 
     def describe(self, protocol_name: str) -> MemberDescription:

@@ -54,8 +54,8 @@ class ClassicRebalance:
     def close(self, error: TieredError) -> None:
         """Waiting members get `error`. The group answers nothing afterwards."""
         self._become(GroupEvent.FORGOTTEN)
-        self._join_wait.clear()
-        self._sync_wait.clear()
+        self._join_wait.end()
+        self._sync_wait.end()
         self.roster.clear(error)
         self._not_joined.clear()
         self._not_synced.clear()

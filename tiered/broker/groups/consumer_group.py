@@ -445,8 +445,8 @@ class ConsumerGroup:
             return
         self._is_closed = True
         self._groups.closed(self)
-        self._late_target.clear()
-        self.timers.clear()
+        self._late_target.end()
+        self.timers.end()
         self._coordinator.memory.take(-self._taken_bytes)
 
 

@@ -62,6 +62,12 @@ class MemberTimers:
         if session is not None:
             session.clear()
 
-    def clear(self) -> None:
+    def end(self) -> None:
+        """The group has ended: nobody is missed any more, and this holds the group no longer."""
         for member_id in list(self._sessions):
             self.forget(member_id)
+        self._passed = _nobody_misses
+
+
+def _nobody_misses(member_id: str, reason: str) -> None:
+    """In the place of a group that has ended."""

@@ -38,6 +38,11 @@ class Deadline:
             self._entry.cancel()
         self._entry = self._loop.call_at(at_s, self._due)
 
+    def end(self) -> None:
+        """Is not set again: who made this deadline holds it, and from now on it holds nobody."""
+        self.clear()
+        self._passed = _nothing
+
     def clear(self) -> None:
         self._at_s = None
         if self._entry is not None:
@@ -57,3 +62,7 @@ class Deadline:
             return
         self._at_s = None
         self._passed()
+
+
+def _nothing() -> None:
+    """In the place of what an ended deadline would call."""

@@ -8,7 +8,6 @@ report here what was committed.
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from tiered.broker.host.disk_reserve import DiskReserve
 from tiered.broker.partitions import batch_checks
@@ -122,10 +121,13 @@ class Partition(ColdEnd):
         )
         self.traffic = TrafficState()
         self._reserve = reserve
-        self.changed: Callable[[], None] = partial(changed, self)
-        """Says that something happened here, or is about to: the next round looks at it."""
+        self._changed = changed
         self.closed = False
         log.producer_source = self.producers.entries.values
+
+    def changed(self) -> None:
+        """Says that something happened here, or is about to: the next round looks at it."""
+        self._changed(self)
 
     # Offsets
 

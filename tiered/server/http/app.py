@@ -195,7 +195,10 @@ async def _errors_as_json(request: web.Request, handler: Handler) -> web.StreamR
             if request.transport is not None:
                 request.transport.abort()
             raise ConnectionResetError("the answer was broken off") from error
-        return _answer_to(request, error)
+        answer = _answer_to(request, error)
+        # A request holds the error of a path that is not there, whose frames would hold the request.
+        error.__traceback__ = None
+        return answer
 
 
 def _answer_to(request: web.Request, error: Exception) -> web.Response:

@@ -25,7 +25,7 @@ async def test_who_is_told_again_in_the_same_epoch_has_no_more_time() -> None:
     while not passed:
         await asyncio.sleep(0.01)
     assert [member_id for member_id, reason in passed if "rebalance" in reason] == ["slow"]
-    made.clear()
+    made.end()
 
 
 async def test_nobody_is_silent_once_all_are_forgotten() -> None:

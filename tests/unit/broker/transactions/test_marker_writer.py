@@ -162,7 +162,7 @@ async def test_markers_that_come_together_are_one_write_and_end_each_of_their_tr
     for producer_id in range(3):
         write(sole, producer_id)
     changes = list[Partition]()
-    sole.changed = lambda: changes.append(sole)
+    sole._changed = changes.append
     await made.writer.write([marker(SOLE, producer_id=producer_id) for producer_id in range(3)])
     assert (len(changes), sole.log.log_end_offset, sole.last_stable_offset) == (1, 6, 6)
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from aiohttp import http_exceptions, web
 
+from tiered.runtime import release_transport
 from tiered.server.http.door.browser_guard import HEADERS
 from tiered.server.http.messages.failures import error_response
 
@@ -72,6 +73,7 @@ class HttpConnection(web.RequestHandler):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._open.discard(self)
+        release_transport(self.transport)
         super().connection_lost(exc)
 
     def log_exception(self, *args: Any, **kw: Any) -> None:

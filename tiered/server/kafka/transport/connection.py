@@ -93,10 +93,40 @@ class FrameHandler(Protocol):
         """As `complain`, but of the same subject once a minute."""
 
 
+class _Ended:
+    """In the place of a connection that has ended, for its requests that are still under way."""
+
+    __slots__ = ("_handler", "_host")
+
+    closed = True
+
+    def __init__(self, handler: FrameHandler, host: str) -> None:
+        self._handler = handler
+        self._host = host
+
+    def send(self, parts: Parts) -> None:
+        """Nobody is there to take them."""
+
+    def resume(self) -> None:
+        """There is nothing more to handle."""
+
+    def close(self) -> None:
+        """It is closed."""
+
+    def explain(self, error: Exception) -> None:
+        """Says in the log what a request of the connection came to."""
+        if isinstance(error, TieredError):
+            self._handler.complain("connection from %s closed: %s", self._host, error)
+        else:
+            unforeseen = "connection from %s closed: a request failed in an unforeseen way"
+            log.error(unforeseen, self._host, exc_info=error)
+
+
 class Connection:
     """A connected client. `close` may be called at any time, any number of times."""
 
     __slots__ = (
+        "__weakref__",
         "_awaited_end",
         "_buffer",
         "_counted_bytes",
@@ -259,7 +289,7 @@ class Connection:
         self._counted_bytes = 0
         self._outbox.clear()
         self._socket.close()
-        self._requests.cancel()
+        self._requests.cancel(_Ended(self._handler, self.host))
         self._handler.closed(self)
 
     def reset(self) -> None:
@@ -349,11 +379,7 @@ class Connection:
 
     def explain(self, error: Exception) -> None:
         """Says in the log why the connection ends."""
-        if isinstance(error, TieredError):
-            self._handler.complain("connection from %s closed: %s", self.host, error)
-        else:
-            unforeseen = "connection from %s closed: a request failed in an unforeseen way"
-            log.error(unforeseen, self.host, exc_info=error)
+        _Ended(self._handler, self.host).explain(error)
 
     def _handle_one(self, buffer: memoryview, position: int, end: int) -> None:
         self.partial_since_ms = None

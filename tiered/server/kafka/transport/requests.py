@@ -134,8 +134,10 @@ class Requests:
     def any(self) -> bool:
         return self.hold_up or bool(self.waiting)
 
-    def cancel(self) -> None:
-        """The connection has ended: its answers are not wanted any more."""
+    def cancel(self, ended: RequestConnection) -> None:
+        """The connection has ended: its answers are not wanted any more. `ended` takes its place, so that neither
+        holds the other until the garbage collector comes."""
+        self._client = ended
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -145,6 +147,7 @@ class Requests:
                 turn.wait = None
             if turn.task is not None:
                 self._cancel(turn.task)
+        self.waiting.clear()
 
     def _cancel(self, task: asyncio.Task[None]) -> None:
         """Not before the task's first step: the work may have begun without a task, and must hear of it."""
@@ -265,7 +268,7 @@ class Requests:
 
     def _send_known(self) -> None:
         """Sends what is known and next in order; then there may be room for another request."""
-        while self.waiting and self.waiting[0].is_known and not self._client.closed:
+        while self.waiting and self.waiting[0].is_known:
             sent = self.waiting.popleft()
             self._waiting_bytes -= sent.held_bytes
             if sent.parts is not None:

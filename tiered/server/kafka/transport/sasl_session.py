@@ -8,6 +8,7 @@ import asyncio
 import math
 from enum import Enum
 from typing import Protocol
+from weakref import proxy
 
 from tiered.broker.security.authentication import Conversation, Login
 from tiered.config import BrokerSettings
@@ -63,7 +64,7 @@ class SaslSession:
     )
 
     def __init__(self, connection: SaslConnection, settings: BrokerSettings) -> None:
-        self._connection = connection
+        self._connection: SaslConnection = proxy(connection)  # It holds this session.
         self._frame_limit = connection.frame_limit
         """Once the client has logged in."""
         self._settings = settings

@@ -85,7 +85,7 @@ class TlsStream:
                 pass  # The other side need not answer.
             self._flush(0)
         self._socket.close()
-        # A connection and its requests hold each other until the collector comes, which is rare: not all of this too.
+        # A request that is being cancelled may hold its connection for a while: not all of this too.
         self._tls = _ENDED
         self._incoming = self._outgoing = ssl.MemoryBIO()
         self._unsent.clear()
