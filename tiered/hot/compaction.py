@@ -254,6 +254,7 @@ class _Rewriter:
         self._fresh = LogSegment(segment.path, segment.base_offset, created_ms=segment.created_ms)
         self._fresh.offset_index, self._fresh.time_index = OffsetIndex(), TimeIndex()
         self._fresh.first_append_ms = segment.first_append_ms
+        self._fresh.written_ms = segment.written_ms
         self._pending = bytearray()
         self._written_bytes = 0
         self._hole: tuple[int, int, int] | None = None

@@ -63,6 +63,9 @@ class FileSystem(Protocol):
     def sizes(self, directory: str) -> dict[str, int]:
         """Name and size in bytes of every regular file in the directory; FileNotFoundError when it is missing."""
 
+    def modified_ms(self, path: str) -> int:
+        """When the file's bytes or size changed last, by this machine's clock, in milliseconds since 1970."""
+
     def make_directories(self, parent: str, names: Sequence[str]) -> None:
         """Creates the directories in `parent`, and its missing parents, durably; those that exist stay as they are.
         When it raises, none is there that may be gone after a power loss."""
@@ -123,6 +126,9 @@ class RealFileSystem:
                     if entry.is_file(follow_symlinks=False):
                         found[entry.name] = entry.stat(follow_symlinks=False).st_size
         return found
+
+    def modified_ms(self, path: str) -> int:
+        return Path(path).stat().st_mtime_ns // 1_000_000
 
     def make_directories(self, parent: str, names: Sequence[str]) -> None:
         above = Path(parent)

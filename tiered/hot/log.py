@@ -201,6 +201,7 @@ class Log:
             self._cut_off(active, file, error)
         if active.first_append_ms is None:
             active.first_append_ms = now_ms
+        active.written_ms = now_ms
         for entry in aborted:
             active.aborted.append(entry)
         note_batches(active, headers, base_offset, config.index_interval_bytes)

@@ -186,6 +186,8 @@ class Recoverer:
         path = segment_path(self._directory, base_offset)
         segment = LogSegment(path, base_offset, created_ms=self._now_ms)
         size_bytes = self._size(base_offset, LOG_SUFFIX)
+        if size_bytes:
+            segment.written_ms = min(self._now_ms, self._fs.modified_ms(path + LOG_SUFFIX))
         mark = self._marks.get(base_offset)
         index_bytes = (self._size(base_offset, OFFSET_INDEX_SUFFIX), self._size(base_offset, TIME_INDEX_SUFFIX))
         if mark is None:

@@ -56,7 +56,10 @@ class LogConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentInfo:
-    """A segment as others see it. `max_timestamp_ms` is -1 when no record has one; `path` is the `.log` file."""
+    """A segment as others see it. `max_timestamp_ms` is -1 when no record has one; `path` is the `.log` file.
+
+    `created_ms` and `written_ms` are the times of the first and of the last append, by this broker's clock.
+    """
 
     base_offset: int
     end_offset: int
@@ -66,6 +69,7 @@ class SegmentInfo:
     flushed: bool
     path: str
     created_ms: int
+    written_ms: int
 
 
 class BatchTail:
@@ -99,6 +103,7 @@ class LogSegment:
         "synced",
         "tail",
         "time_index",
+        "written_ms",
     )
 
     def __init__(self, path: str, base_offset: int, *, created_ms: int) -> None:
@@ -111,6 +116,8 @@ class LogSegment:
         has it (what Kafka's time index holds): one tuple, so that other threads see values that belong together."""
         self.created_ms = created_ms
         self.first_append_ms: int | None = None
+        self.written_ms = created_ms
+        """When something was appended last, by this broker's clock; after a restart, when the file was written last."""
         self.closed = False
         self.synced = False
         """The files of a closed segment are on disk."""
@@ -162,6 +169,7 @@ class LogSegment:
             flushed=self.synced,
             path=self.path + LOG_SUFFIX,
             created_ms=self.created_ms if self.first_append_ms is None else self.first_append_ms,
+            written_ms=self.written_ms,
         )
         return self._info
 

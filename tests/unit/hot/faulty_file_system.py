@@ -140,6 +140,10 @@ class FaultyFileSystem:
         self._step("sizes", directory)
         return self.real.sizes(directory)
 
+    def modified_ms(self, path: str) -> int:
+        self._step("modified_ms", path)
+        return self.real.modified_ms(path)
+
     def make_directories(self, parent: str, names: Sequence[str]) -> None:
         self._step("make_directories", parent)
         self.real.make_directories(parent, names)

@@ -386,3 +386,15 @@ def test_a_closed_segment_has_given_back_what_was_reserved_for_it(tmp_path: Path
     log.roll(NOW_MS)
     assert file.stat().st_blocks * 512 < log.size_bytes + RESERVED_FROM_BYTES // 8
     assert len(contents(log, max_bytes=RESERVED_FROM_BYTES)) == 4
+
+
+def test_a_segment_knows_when_it_was_written_last_over_a_restart(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    for later_ms in (0, 1_000, 5_000):
+        append(log, batch(timestamps_ms=[2**62]), now_ms=NOW_MS + later_ms)
+    (segment,) = log.segments
+    assert (segment.created_ms, segment.written_ms) == (NOW_MS, NOW_MS + 5_000)
+    log.close()
+    os.utime(segment.path, (0, NOW_MS // 1000))
+    assert open_log(tmp_path, now_ms=NOW_MS + 60_000).segments[0].written_ms == NOW_MS
+    assert open_log(tmp_path, now_ms=NOW_MS - 60_000).segments[0].written_ms == NOW_MS - 60_000, "a clock went back"

@@ -54,6 +54,7 @@ class _Closed:
     size_bytes: int
     max_timestamp_ms: int
     created_ms: int
+    written_ms: int
     closed: bool = True
 
 
@@ -351,6 +352,7 @@ def _partition(conn: Connection, where: PartitionRow, wanted: _Wanted) -> DuePar
                 size_bytes=row.log_bytes,
                 max_timestamp_ms=row.max_timestamp_ms,
                 created_ms=row.committed_at_ms or 0,
+                written_ms=row.committed_at_ms or 0,
             )
             for row in free
         ],

@@ -6,7 +6,7 @@ by age while the clock is not trusted, nor anything at all while SQL cannot say 
 """
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import Connection
@@ -18,11 +18,12 @@ from tiered.broker.tiering import tier_plan
 from tiered.broker.tiering.clock_watch import ClockWatch
 from tiered.broker.tiering.segment_lifecycle import SegmentLifecycle
 from tiered.errors import TieredError
+from tiered.ids import TopicPartition
 from tiered.meta import pins, segments
 from tiered.meta.pins import HeldRanges
 from tiered.meta.segments import RetiredObject
 from tiered.rules.segments.clock_watch import Judgement
-from tiered.rules.segments.retention import Pin, Retention
+from tiered.rules.segments.retention import Pin, Retention, Verdict, furthest_ahead
 from tiered.runtime import in_turns
 
 __all__ = ["Explanation", "RetentionRounds", "RetiredObject"]
@@ -30,6 +31,11 @@ __all__ = ["Explanation", "RetentionRounds", "RetiredObject"]
 log = logging.getLogger(__name__)
 
 MAX_RETIRED_TOLD = 1_000
+DAY_MS = 24 * 3_600_000
+FUTURE_WARNED_FROM_MS = 3_600_000
+"""Times this far ahead of the broker's clock are worth a warning: the default of message.timestamp.after.max.ms."""
+FUTURE_WARNINGS = 10
+"""Partitions warned about in one round."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +61,8 @@ class RetentionRounds:
         self._lifecycle = lifecycle
         self._topics = topics
         self._clock_watch = clock_watch
+        self._future_warned: dict[TopicPartition, int] = {}
+        """Per partition, the end offset up to which segments with records of the future were warned about."""
 
     # Rounds
 
@@ -72,9 +80,12 @@ class RetentionRounds:
                 except (TieredError, OSError) as error:
                     _failed(partition, error)
 
-    async def _due(self, partitions: Iterable[Partition]) -> list[Partition]:
+    async def _due(self, partitions: Sequence[Partition]) -> list[Partition]:
         """Partitions that would lose offsets if nothing were pinned: mostly none, so SQL need not be asked."""
         due = []
+        warnings = 0
+        present = {partition.topic_partition for partition in partitions}
+        self._future_warned = {where: end for where, end in self._future_warned.items() if where in present}
         clock = self._clock_watch.look()
         async for partition in in_turns(partitions):
             if partition.leadership is None or not tier_plan.has_retention(partition):
@@ -86,9 +97,31 @@ class RetentionRounds:
             except (TieredError, OSError) as error:
                 _failed(partition, error)
                 continue
-            if self._decide(partition, (), clock, now_ms).delete_before_offset > partition.log_start_offset:
+            decided = self._decide(partition, (), clock, now_ms)
+            if decided.delete_before_offset > partition.log_start_offset:
                 due.append(partition)
+            future = furthest_ahead(decided.verdicts, now_ms + FUTURE_WARNED_FROM_MS)
+            if clock.is_trusted and future is not None and warnings < FUTURE_WARNINGS:
+                warnings += self._warn_of_future(partition, future, now_ms)
         return due
+
+    def _warn_of_future(self, partition: Partition, segment: Verdict, now_ms: int) -> bool:
+        """Warns once about each segment. Whether it did."""
+        where = partition.topic_partition
+        if segment.end_offset <= self._future_warned.get(where, 0):
+            return False
+        self._future_warned[where] = segment.end_offset
+        log.warning(
+            "%s: offsets %d to %d have a record whose time is %.1f days ahead of this broker's clock. Retention by "
+            "time keeps them, and everything behind them, until that time plus retention.ms. Delete them with "
+            "`tiered topics delete-records`, or limit the topic by retention.bytes. message.timestamp.after.max.ms "
+            "refuses such records",
+            partition.name,
+            segment.base_offset,
+            segment.end_offset - 1,
+            (segment.newest_ms - now_ms) / DAY_MS,
+        )
+        return True
 
     async def _retire(self, due: Sequence[Partition]) -> None:
         """Raises MetadataUnavailable when SQL does not say what is pinned; then nothing was retired."""

@@ -17,7 +17,7 @@ from enum import StrEnum
 from tiered.formats.aborted_ranges import AbortedRanges
 from tiered.formats.producer_snapshot import ProducerEntry
 from tiered.formats.record_batch import BatchHeader
-from tiered.rules.segments.tiering import LocalSegment
+from tiered.rules.segments.tiering import LocalSegment, aged_from_ms
 
 NOT_FOUND = -1
 
@@ -75,7 +75,8 @@ def due(
     """The dirty part of these segments (by base offset, the active one last), and whether a pass is due.
 
     Only closed segments count that are wholly below `last_stable_offset` and `high_watermark`, and no segment from
-    the first on that has a record younger than `min_lag_ms`. With `keeps_tombstones` no pass is due for their sake.
+    the first on that is younger (`aged_from_ms`) than `min_lag_ms`. With `keeps_tombstones` no pass is due for their
+    sake.
     """
     start_offset = segments[0].base_offset if segments else 0
     stable_end_offset = min(high_watermark, last_stable_offset)
@@ -86,9 +87,8 @@ def due(
     for segment in segments:
         if not segment.closed or segment.end_offset > stable_end_offset:
             break
-        newest_ms = segment.max_timestamp_ms if segment.max_timestamp_ms >= 0 else segment.created_ms
         is_dirty = segment.end_offset > first_dirty_offset
-        if is_dirty and min_lag_ms > 0 and newest_ms > now_ms - min_lag_ms:
+        if is_dirty and min_lag_ms > 0 and aged_from_ms(segment) > now_ms - min_lag_ms:
             break
         end_offset = segment.end_offset
         if is_dirty:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Protocol
 
-from tiered.rules.segments.tiering import LocalSegment
+from tiered.rules.segments.tiering import LocalSegment, aged_from_ms
 
 UNLIMITED = -1
 
@@ -114,11 +114,13 @@ def local_delete_before(
     """Up to which offset local segment files may go (T4): those of `segments` (by base offset, active one last).
 
     With `remote_enabled` only what committed rows cover (below `cold_end_offset`) goes, when the local retention
-    says so; -2 there was resolved to the total retention by the caller, -1 is unlimited. Without it, only what is
-    wholly below `log_start_offset`: `new_log_start_offset` moves that by the total retention.
+    says so; -2 there was resolved to the total retention by the caller, -1 is unlimited. Ages are as `aged_from_ms` has
+    them: the records stay readable in the store. Without `remote_enabled`, only what is wholly below
+    `log_start_offset` goes: `new_log_start_offset` moves that by the total retention.
     """
     candidates = [
-        _local(segment, log_start_offset, cold_end_offset, high_watermark, remote_enabled) for segment in segments
+        _local(segment, aged_from_ms(segment), log_start_offset, cold_end_offset, high_watermark, remote_enabled)
+        for segment in segments
     ]
     return _decide(
         candidates,
@@ -132,7 +134,12 @@ def local_delete_before(
 
 
 def _local(
-    segment: LocalSegment, log_start_offset: int, cold_end_offset: int, high_watermark: int, remote_enabled: bool
+    segment: LocalSegment,
+    newest_ms: int,
+    log_start_offset: int,
+    cold_end_offset: int,
+    high_watermark: int,
+    remote_enabled: bool,
 ) -> _Candidate:
     keep = None
     if not segment.closed:
@@ -146,7 +153,7 @@ def _local(
         base_offset=segment.base_offset,
         end_offset=segment.end_offset,
         size_bytes=segment.size_bytes,
-        newest_ms=segment.max_timestamp_ms if segment.max_timestamp_ms >= 0 else segment.created_ms,
+        newest_ms=newest_ms,
         keep=keep,
     )
 
@@ -178,13 +185,20 @@ def new_log_start_offset(
             base_offset=segment.base_offset,
             end_offset=segment.end_offset,
             size_bytes=segment.log_bytes,
-            newest_ms=segment.max_timestamp_ms if segment.max_timestamp_ms >= 0 else segment.committed_at_ms,
+            newest_ms=_newest_ms(segment, segment.committed_at_ms),
             keep=None,
         )
         for segment in cold
     ]
     candidates.extend(
-        _local(segment, log_start_offset, cold_end_offset, high_watermark, remote_enabled)
+        _local(
+            segment,
+            _newest_ms(segment, segment.written_ms),
+            log_start_offset,
+            cold_end_offset,
+            high_watermark,
+            remote_enabled,
+        )
         for segment in local
         if segment.end_offset > cold_end_offset or not segment.closed
     )
@@ -199,6 +213,11 @@ def new_log_start_offset(
         clock_is_trusted=clock_is_trusted,
         max_segments=max_segments,
     )
+
+
+def _newest_ms(segment: LocalSegment | ColdSegment, written_ms: int) -> int:
+    """Whose age total retention judges: the newest record's time, or the file's where no record has a time."""
+    return segment.max_timestamp_ms if segment.max_timestamp_ms >= 0 else written_ms
 
 
 def _decide(
@@ -284,6 +303,12 @@ def _pin_on(candidate: _Candidate, pins: Sequence[Pin]) -> Pin | None:
         if pin.start_offset < candidate.end_offset and candidate.base_offset < pin.end_offset:
             return pin
     return None
+
+
+def furthest_ahead(verdicts: Iterable[Verdict], beyond_ms: int) -> Verdict | None:
+    """The segment that a record of the future, later than `beyond_ms`, keeps for longest; None where there is none."""
+    ahead = [each for each in verdicts if each.why is RetentionReason.IN_THE_FUTURE and each.newest_ms > beyond_ms]
+    return max(ahead, key=lambda each: each.newest_ms, default=None)
 
 
 # As people read them

@@ -30,13 +30,24 @@ class LocalSegment(Protocol):
         """-1 when no record carries a timestamp."""
 
     @property
-    def created_ms(self) -> int: ...
+    def created_ms(self) -> int:
+        """When the broker wrote its first record, by the broker's clock."""
+
+    @property
+    def written_ms(self) -> int:
+        """When the broker wrote its last record, by the broker's clock."""
 
     @property
     def closed(self) -> bool: ...
 
 
 S = TypeVar("S", bound=LocalSegment)
+
+
+def aged_from_ms(segment: LocalSegment) -> int:
+    """The moment from which a segment's age counts where nothing is deleted for good: its newest record's time, but
+    never later than the broker wrote it. A client's clock that is ahead holds nothing up."""
+    return min(segment.max_timestamp_ms, segment.written_ms) if segment.max_timestamp_ms >= 0 else segment.written_ms
 
 
 class UploadWait(StrEnum):
@@ -83,7 +94,8 @@ def next_uploads(
     """The next segments to upload, at most `limit`, of the local `segments` (by base offset, the active one last).
 
     `copy_lag_ms` and `copy_lag_bytes` are effective values: a segment is due when its newest record is that old
-    or that many bytes are newer than it; 0 means at once, -1 that this check never makes it due (KIP-1241).
+    (see `aged_from_ms`) or that many bytes are newer than it; 0 means at once, -1 that this check never makes it due
+    (KIP-1241).
     """
     stable_end_offset = min(high_watermark, last_stable_offset)
     wanted = [segment for segment in segments if segment.end_offset > max(cold_end_offset, log_start_offset)]
@@ -132,7 +144,6 @@ def next_uploads(
 def _is_due(segment: LocalSegment, newer_bytes: int, copy_lag_ms: int, copy_lag_bytes: int, now_ms: int) -> bool:
     if IMMEDIATELY in (copy_lag_ms, copy_lag_bytes):
         return True
-    newest_ms = segment.max_timestamp_ms if segment.max_timestamp_ms >= 0 else segment.created_ms
-    by_age = copy_lag_ms != NEVER and now_ms - newest_ms >= copy_lag_ms
+    by_age = copy_lag_ms != NEVER and now_ms - aged_from_ms(segment) >= copy_lag_ms
     by_size = copy_lag_bytes != NEVER and newer_bytes >= copy_lag_bytes
     return by_age or by_size

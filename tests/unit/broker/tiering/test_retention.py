@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.partition_appends import NOW_MS
 from tests.unit.broker.tiering.tiers import DAY_MS, SEGMENTS, TOPIC_ID, Tiers, tiers
 from tiered.config import BrokerSettings
+from tiered.formats.record_batch import Record, encode_batch
 from tiered.meta import segments
 from tiered.rules.segments.retention import RetentionReason
 
@@ -70,3 +72,24 @@ async def test_a_jump_ends_no_grace_of_what_was_retired(tmp_path: Path) -> None:
         assert (await made.retention.explain(made.partition)).retired == objects
         rows = await made.context.database.run(lambda conn: segments.list_committed(conn, TOPIC_ID, 0))
         assert [row.base_offset for row in rows] == [2, 3, 4]
+
+
+def ahead(number: int) -> bytearray:
+    """The batch of one segment; that of the third is two days ahead."""
+    ahead_ms = 2 * DAY_MS if number == 2 else 0
+    return bytearray(encode_batch([Record(offset=0, timestamp_ms=NOW_MS + ahead_ms, key=None, value=b"v" * 500)]))
+
+
+async def test_a_segment_of_the_future_is_warned_about_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    takes_all = {"message.timestamp.after.max.ms": str(2**63 - 1)}
+    async with tiers(tmp_path, takes_all, written=ahead) as made:
+        await made.upload_all()
+        with caplog.at_level(logging.WARNING):
+            for _ in range(3):
+                await made.retention.round()
+        (warning,) = [
+            each.getMessage() for each in caplog.records if "ahead of this broker's clock" in each.getMessage()
+        ]
+        assert warning.startswith("orders-0: offsets 2 to 2 ")
+        assert "2.0 days" in warning
+        assert "delete-records" in warning

@@ -36,6 +36,7 @@ class Segment:
     size_bytes: int = 100
     max_timestamp_ms: int = 0
     created_ms: int = 0
+    written_ms: int = 0
     closed: bool = True
 
 
@@ -80,7 +81,15 @@ def test_the_dirty_share_must_exceed_the_topics_ratio() -> None:
 
 
 def test_no_segment_from_the_first_young_one_on_is_touched() -> None:
-    segments = (Segment(0, 10), Segment(10, 20, max_timestamp_ms=NOW_MS - 50), Segment(20, 30), SEGMENTS[-1])
+    young = Segment(10, 20, max_timestamp_ms=NOW_MS - 50, written_ms=NOW_MS)
+    segments = (Segment(0, 10), young, Segment(20, 30), SEGMENTS[-1])
+    assert found(segments=segments, min_lag_ms=100).end_offset == 10
+    assert found(segments=segments, min_lag_ms=50).end_offset == 30
+
+
+def test_a_record_from_a_clock_that_is_ahead_keeps_nothing_from_compaction() -> None:
+    ahead = Segment(10, 20, max_timestamp_ms=2**63 - 1, written_ms=NOW_MS - 50)
+    segments = (Segment(0, 10), ahead, Segment(20, 30), SEGMENTS[-1])
     assert found(segments=segments, min_lag_ms=100).end_offset == 10
     assert found(segments=segments, min_lag_ms=50).end_offset == 30
 

@@ -152,6 +152,7 @@ class Segment:
     size_bytes: int = 100
     max_timestamp_ms: int = 0
     created_ms: int = 0
+    written_ms: int = 0
     closed: bool = True
 
 

@@ -18,6 +18,7 @@ class Local:
     size_bytes: int = 100
     max_timestamp_ms: int = NOW_MS
     created_ms: int = NOW_MS
+    written_ms: int = NOW_MS
     closed: bool = True
 
 
@@ -98,6 +99,13 @@ def test_size_keeps_at_least_the_retention() -> None:
     assert local(segments, local_retention_bytes=301).delete_before_offset == 0
     assert local(segments, local_retention_bytes=300).delete_before_offset == 10
     assert local(segments, local_retention_bytes=0).delete_before_offset == 30
+
+
+def test_local_copy_of_a_record_from_a_clock_that_is_ahead_goes_by_the_brokers_clock() -> None:
+    ahead, *others = aged([0, 500, 500])
+    segments = [replace(ahead, max_timestamp_ms=2**63 - 1, written_ms=NOW_MS - 201), *others]
+    assert local(segments, local_retention_ms=200).delete_before_offset == 30
+    assert local(segments, local_retention_ms=201).delete_before_offset == 0
 
 
 def test_active_segment_stays() -> None:
@@ -190,6 +198,13 @@ def test_future_timestamps_keep_a_segment_and_say_so() -> None:
     assert decided.delete_before_offset == 0
     assert reasons(decided) == [RetentionReason.IN_THE_FUTURE]
     assert total(cold, [], retention_bytes=0).delete_before_offset == 10, "size does not care about time"
+
+
+def test_local_segment_without_timestamps_ages_from_its_last_append() -> None:
+    untimed, *others = aged([0, 0])
+    segments = [replace(untimed, max_timestamp_ms=-1, created_ms=0, written_ms=NOW_MS - 100), *others]
+    assert total([], segments, retention_ms=100, remote_enabled=False).delete_before_offset == 0
+    assert total([], segments, retention_ms=99, remote_enabled=False).delete_before_offset == 10
 
 
 def test_segment_without_timestamps_ages_from_its_commit() -> None:

@@ -19,6 +19,7 @@ class Segment:
     size_bytes: int = 100
     max_timestamp_ms: int = NOW_MS - 10
     created_ms: int = NOW_MS - 20
+    written_ms: int = NOW_MS - 10
     closed: bool = True
 
 
@@ -81,8 +82,13 @@ def test_copy_lag_by_age_waits_for_the_newest_record() -> None:
     assert decide(copy_lag_ms=11).waiting is UploadWait.COPY_LAG
     assert decide(copy_lag_ms=11).uploads == ()
     assert len(decide(copy_lag_ms=10).uploads) == 3
-    untimed = [replace(segment, max_timestamp_ms=-1) for segment in LOG]
-    assert len(decide(untimed, copy_lag_ms=20).uploads) == 3
+
+
+@pytest.mark.parametrize("claimed_ms", [-1, NOW_MS + 1, 2**63 - 1])
+def test_copy_lag_of_a_time_that_is_missing_or_ahead_counts_from_the_last_append(claimed_ms: int) -> None:
+    segments = [replace(segment, max_timestamp_ms=claimed_ms) for segment in LOG]
+    assert decide(segments, copy_lag_ms=11).uploads == ()
+    assert len(decide(segments, copy_lag_ms=10).uploads) == 3
 
 
 def test_copy_lag_by_size_counts_the_bytes_after_the_segment() -> None:
