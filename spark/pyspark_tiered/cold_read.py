@@ -128,7 +128,7 @@ class _SplitReader:
                 piece.start_position <= chunk.position < piece.end_position
                 and chunk.first_offset < split.end_offset
                 and chunk.last_offset >= split.start_offset
-                and split.bounds.may_hold_times(chunk.proven_min_timestamp_ms, chunk.max_timestamp_ms)
+                and split.bounds.may_hold_times(chunk.proven_min_timestamp_ms, chunk.proven_max_timestamp_ms)
             ):
                 yield chunk
 
@@ -154,7 +154,7 @@ def first_offset_at(
     -1 when there is none. Raises `CorruptObject` and `ObjectMissing`, naming the object.
     """
     for segment in segments:
-        if segment.max_timestamp_ms < timestamp_ms:
+        if not segment.may_hold(timestamp_ms):
             continue
         found = _in_segment(store, view, segment, timestamp_ms)
         if found is not None:
@@ -167,7 +167,7 @@ def _in_segment(store: ObjectStore, view: PartitionView, segment: CommittedSegme
     place = ExpectedSegment(topic=view.topic, topic_id=view.topic_id, partition=view.partition, segment=segment)
     with naming(place):
         for chunk in load_tail(store, place).chunks:
-            if chunk.max_timestamp_ms < timestamp_ms or chunk.last_offset < view.log_start_offset:
+            if not chunk.may_hold(timestamp_ms) or chunk.last_offset < view.log_start_offset:
                 continue
             found = _in_chunk(load_run(store, place, (chunk,)), view, timestamp_ms)
             if found is not None:

@@ -35,7 +35,7 @@ _NO_OFFSET = -1
 _KEYS_DDL = "partition int, segment int, key binary, offset long"
 _RESULTS_DDL = (
     "segment int, size_bytes long, log_bytes long, min_timestamp_ms long, max_timestamp_ms long, record_count long, "
-    "root_sha256 string, removed_records long"
+    "max_timestamp_is_proven boolean, root_sha256 string, removed_records long"
 )
 
 
@@ -155,6 +155,8 @@ def _result(number: int, done: Rewritten | None) -> "pa.RecordBatch":
     integers = ("size_bytes", "log_bytes", "min_timestamp_ms", "max_timestamp_ms", "record_count")
     columns = [pa.array([number], pa.int32())]
     columns += [pa.array([None if done is None else getattr(done, name)], pa.int64()) for name in integers]
+    columns.append(pa.array([None if done is None else done.max_timestamp_is_proven], pa.bool_()))
     columns.append(pa.array([None if done is None else done.root_sha256], pa.string()))
     columns.append(pa.array([None if done is None else done.removed_records], pa.int64()))
-    return pa.RecordBatch.from_arrays(columns, names=["segment", *integers, "root_sha256", "removed_records"])
+    names = ["segment", *integers, "max_timestamp_is_proven", "root_sha256", "removed_records"]
+    return pa.RecordBatch.from_arrays(columns, names=names)

@@ -72,9 +72,9 @@ class FilterBounds:
             self.partitions is None or partition in self.partitions
         )
 
-    def may_hold_times(self, min_timestamp_ms: int | None, max_timestamp_ms: int) -> bool:
-        """`min_timestamp_ms` is None where it is not proven to be the smallest."""
-        return max_timestamp_ms >= self.first_timestamp_ms and (
+    def may_hold_times(self, min_timestamp_ms: int | None, max_timestamp_ms: int | None) -> bool:
+        """Whether a record may be wanted. None where no bound of the records' times is proven."""
+        return (max_timestamp_ms is None or max_timestamp_ms >= self.first_timestamp_ms) and (
             min_timestamp_ms is None or min_timestamp_ms <= self.last_timestamp_ms
         )
 
@@ -225,7 +225,14 @@ def splits(
     Raises InvalidConfig when it would be more than `MAX_SPLITS`.
     """
     pruned = [
-        (each, [one for one in segments if bounds.may_hold_times(one.proven_min_timestamp_ms, one.max_timestamp_ms)])
+        (
+            each,
+            [
+                one
+                for one in segments
+                if bounds.may_hold_times(one.proven_min_timestamp_ms, one.proven_max_timestamp_ms)
+            ],
+        )
         for each, segments in cold
     ]
     split_bytes, tail_records = sizes.split_bytes, TAIL_SPLIT_RECORDS

@@ -40,6 +40,7 @@ def written(before: Sequence[SegmentRow], after: Sequence[SegmentRow], root: str
             log_bytes=300,
             min_timestamp_ms=1,
             max_timestamp_ms=2,
+            max_timestamp_is_proven=True,
             record_count=3,
             root_sha256=root * 64,
         )
@@ -199,7 +200,7 @@ from tiered.meta.engine import Database
 from tiered.meta.replacements import WrittenObject
 url, topic_id, old, new = sys.argv[1:]
 object = WrittenObject(object_id=UUID(new), before=UUID(old), size_bytes=4, log_bytes=3, min_timestamp_ms=1,
-    max_timestamp_ms=2, record_count=3, root_sha256="c" * 64)
+    max_timestamp_ms=2, max_timestamp_is_proven=True, record_count=3, root_sha256="c" * 64)
 Database.open(url).run_sync(
     lambda conn: replacements.swap(conn, UUID(topic_id), 0, [object], purge_grace_ms=0))
 """

@@ -10,6 +10,7 @@ from pathlib import Path
 from uuid import UUID
 
 from tiered.formats.acl_entries import AclEntry
+from tiered.formats.batch_times import proven_times
 from tiered.formats.checkpoint import (
     CheckpointPage,
     ClusterCheckpoint,
@@ -99,6 +100,13 @@ def log() -> bytes:
 
 def table() -> ChunkTable:
     builder = ChunkTableBuilder(CHUNK_BYTES)
+    builder.feed(log())
+    return builder.finish()
+
+
+def proven_table() -> ChunkTable:
+    """Of batches whose headers a broker has set right."""
+    builder = ChunkTableBuilder(CHUNK_BYTES, lambda _, header: proven_times(header))
     builder.feed(log())
     return builder.finish()
 
@@ -361,6 +369,7 @@ def written_today() -> dict[str, bytes]:
         "producer_snapshot.v1.bin": encode_producers(producers()),
         "segment_object.v1.bin": segment_object(table_without_crcs()),
         "segment_object.v1.crcs.bin": segment_object(),
+        "segment_object.v1.times.bin": segment_object(proven_table()),
         "checkpoint_page.v1.json": encode_checkpoint_page(page()),
         "partition_checkpoint.v1.json": encode_partition_checkpoint(partition_checkpoint()),
         "cluster_checkpoint.v1.json": encode_cluster_checkpoint(cluster_checkpoint()),

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from uuid import UUID, uuid4
 
 from tiered.cold.object_store import ObjectStore
+from tiered.formats.batch_times import proven_times
 from tiered.formats.checkpoint import (
     ClusterCheckpoint,
     CommittedSegment,
@@ -58,7 +59,7 @@ class Bucket:
         topic_id = self.topic_ids.setdefault(topic, uuid4())
         state = self.partitions.setdefault((topic, partition), PartitionState())
         log = b"".join(batches)
-        builder = ChunkTableBuilder(self.chunk_bytes)
+        builder = ChunkTableBuilder(self.chunk_bytes, lambda _, header: proven_times(header))
         builder.feed(log)
         table = builder.finish()
         previous = bytes.fromhex(state.segments[-1].root_sha256) if state.segments else NO_ROOT
@@ -88,6 +89,7 @@ class Bucket:
             log_bytes=table.log_bytes,
             min_timestamp_ms=table.min_timestamp_ms,
             max_timestamp_ms=table.max_timestamp_ms,
+            max_timestamp_is_proven=table.max_timestamp_is_proven or None,
             record_count=table.record_count,
             root_sha256=table.root_sha256.hex(),
             previous_root_sha256=previous.hex(),

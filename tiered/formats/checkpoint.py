@@ -9,8 +9,9 @@ that member (`checkpoint_bytes`). Offsets are numbers, hashes hexadecimal, ids i
 
 Migration: a reader refuses formats that it does not know. Members it does not know are hashed and skipped, so
 what readers can do without is added within `/1`. Such a member is left out where nothing is known, and a checkpoint
-without it is read as one that knows nothing: `high_watermark` of a partition; `uploaded_root_sha256` of a segment;
-`replication_factor` of a topic; `settings`, `previous_cluster_ids`, `pins`, `acls` and `resource_configs` of a cluster.
+without it is read as one that knows nothing: `high_watermark` of a partition; `uploaded_root_sha256` and
+`max_timestamp_is_proven` of a segment; `replication_factor` of a topic; `settings`, `previous_cluster_ids`, `pins`,
+`acls` and `resource_configs` of a cluster.
 """
 
 from collections.abc import Callable, Sequence
@@ -45,7 +46,8 @@ class CommittedSegment:
     """A committed row of the metadata store: one object that readers may use. `end_offset` is exclusive.
 
     `size_bytes` is the whole object, `log_bytes` the batches in it; hashes are 64 hexadecimal digits.
-    `max_timestamp_ms` bounds the records' times; `min_timestamp_ms` does so only if it is proven, see `ChunkRow`.
+    Timestamps bound the records' times only where they are proven, see `ChunkRow`; `max_timestamp_is_proven` is None
+    where nobody has proven it.
     `uploaded_root_sha256` is the root of the object that a broker uploaded for these offsets, where compaction has put
     another in its place; None where it is still that one.
     """
@@ -65,6 +67,7 @@ class CommittedSegment:
     previous_root_sha256: str
     committed_at_ms: int
     uploaded_root_sha256: str | None = None
+    max_timestamp_is_proven: bool | None = None
 
     @property
     def chain_root_sha256(self) -> str:
@@ -74,7 +77,16 @@ class CommittedSegment:
     @property
     def proven_min_timestamp_ms(self) -> int | None:
         """No record of the segment is earlier; None where no bound is proven."""
-        return self.min_timestamp_ms if self.min_timestamp_is_proven else None
+        return self.min_timestamp_ms if self.min_timestamp_is_proven and self.max_timestamp_is_proven else None
+
+    @property
+    def proven_max_timestamp_ms(self) -> int | None:
+        """No record of the segment is later; None where no bound is proven."""
+        return self.max_timestamp_ms if self.max_timestamp_is_proven else None
+
+    def may_hold(self, timestamp_ms: int) -> bool:
+        """Whether a record of the segment may have this time or a later one."""
+        return not (self.max_timestamp_is_proven and self.max_timestamp_ms < timestamp_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -307,6 +319,9 @@ def _segments_from(fields: Fields) -> tuple[CommittedSegment, ...]:
             root_sha256=each.hexadecimal("root_sha256"),
             previous_root_sha256=each.hexadecimal("previous_root_sha256"),
             committed_at_ms=each.integer("committed_at_ms"),
+            max_timestamp_is_proven=each.boolean("max_timestamp_is_proven")
+            if "max_timestamp_is_proven" in each
+            else None,
             uploaded_root_sha256=(each.hexadecimal("uploaded_root_sha256") if "uploaded_root_sha256" in each else None),
         )
         for each in fields.objects("segments")

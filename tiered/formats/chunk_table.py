@@ -1,18 +1,20 @@
 """Cuts a segment's batches into chunks and describes each: where, which offsets, which times, which bytes.
 
 Owns the rule of the cuts, the hashes, and the searches in the finished table; `segment_object` owns how the
-table is stored. Must never look into records, copy the batches, or keep more than one row a chunk.
+table is stored, `batch_times` what is known of a batch's times. Must never look into records, copy the batches, or keep
+more than one row a chunk.
 """
 
 import hashlib
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from fastcrc import crc32, crc64
 
 from tiered.errors import CorruptBatch, OffsetOutOfRange
+from tiered.formats.batch_times import BatchTimes, claimed_times
 from tiered.formats.record_batch import HEADER_BYTES, BatchHeader, read_header, verify_crc
 
 DEFAULT_CHUNK_BYTES: Final = 1 << 20
@@ -25,6 +27,7 @@ NO_TIMESTAMP_MS: Final = -1
 _ROOT_TAG: Final = b"tiered.segment-root.v1\0"
 _CRC_COVERS_FROM: Final = 21
 _crc32c = crc32.iscsi
+TimesOf = Callable[[int, BatchHeader], BatchTimes]
 chunk_crc = crc64.xz
 """CRC-64/XZ: another polynomial than the batches' own, which misses the damage that it misses itself."""
 
@@ -33,13 +36,11 @@ chunk_crc = crc64.xz
 class ChunkRow:
     """One chunk: whole batches, `length` bytes from `position` on, offsets `first_offset` to `last_offset`.
 
-    `max_timestamp_ms` is the greatest of the batches' maxima: no record of the chunk is later, so a search
-    for "at or after" may skip chunks by it.
-
-    `min_timestamp_ms` is the smallest of the batches' base and max timestamps. The base is the *first*
-    record's time, and with CreateTime a later record may be older, so this is what to show people, and a
-    lower bound only where `min_timestamp_is_proven`: then every batch has one record or the log's append
-    time. Whoever skips chunks for "before" must ask for `proven_min_timestamp_ms`.
+    `max_timestamp_ms` is the greatest time that is known of a record, and `min_timestamp_ms` the smallest: what to show
+    people. They are bounds only where they are proven (decision 0028): whoever skips chunks must ask for
+    `proven_max_timestamp_ms` and `proven_min_timestamp_ms`. In objects from before no maximum is proven, and neither is
+    a minimum, whatever `min_timestamp_is_proven` says: both were taken from headers that no broker had checked.
+    `headers_are_proven`: each batch's header has the maximum of its records, so that batches may be skipped too.
 
     `crc64` finds damage, `sha256` a forgery too. Objects from before decision 0025 have no `crc64`.
     """
@@ -54,11 +55,22 @@ class ChunkRow:
     sha256: bytes
     crc64: int | None = None
     min_timestamp_is_proven: bool = False
+    max_timestamp_is_proven: bool = False
+    headers_are_proven: bool = False
 
     @property
     def proven_min_timestamp_ms(self) -> int | None:
-        """No record of the chunk is earlier; None where the headers do not prove a bound."""
-        return self.min_timestamp_ms if self.min_timestamp_is_proven else None
+        """No record of the chunk is earlier; None where no bound is proven."""
+        return self.min_timestamp_ms if self.min_timestamp_is_proven and self.max_timestamp_is_proven else None
+
+    @property
+    def proven_max_timestamp_ms(self) -> int | None:
+        """No record of the chunk is later; None where no bound is proven."""
+        return self.max_timestamp_ms if self.max_timestamp_is_proven else None
+
+    def may_hold(self, timestamp_ms: int) -> bool:
+        """Whether a record of the chunk may have this time or a later one."""
+        return self.record_count > 0 and not (self.max_timestamp_is_proven and self.max_timestamp_ms < timestamp_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +83,8 @@ class ChunkTable:
     min_timestamp_ms: int
     max_timestamp_ms: int
     min_timestamp_is_proven: bool = False
+    max_timestamp_is_proven: bool = False
+    headers_are_proven: bool = False
     record_count: int
     batch_count: int
     log_bytes: int
@@ -86,9 +100,12 @@ class ChunkTableBuilder:
     all on the caller's block; SHA-256 releases the interpreter's lock.
     """
 
-    def __init__(self, chunk_bytes: int = DEFAULT_CHUNK_BYTES) -> None:
+    def __init__(self, chunk_bytes: int = DEFAULT_CHUNK_BYTES, times_of: TimesOf | None = None) -> None:
+        """`times_of` gives the times of a batch with records, by its position in the file and its header; without it
+        they are what the headers claim, and nothing is proven."""
         assert chunk_bytes > 0, chunk_bytes
         self._chunk_bytes = chunk_bytes
+        self._times_of = times_of or _claimed
         self._chunk = _ChunkState(0)
         self._rows: list[ChunkRow] = []
         self._base_offset = -1
@@ -182,8 +199,10 @@ class ChunkTableBuilder:
         self._end_offset = last_offset + 1
         self._batch_count += 1
         self._record_count += count
+        # Compaction leaves batches without records; they have no times.
+        times = self._times_of(self._position, header) if count else None
         self._position += header.size_bytes
-        chunk.note(header, base_offset, last_offset, count)
+        chunk.note(header.size_bytes, base_offset, last_offset, count, times)
 
     def _next_chunk(self) -> "_ChunkState":
         self._rows.append(self._chunk.row())
@@ -205,11 +224,17 @@ class ChunkTableBuilder:
             min_timestamp_ms=min((row.min_timestamp_ms for row in with_records), default=NO_TIMESTAMP_MS),
             max_timestamp_ms=max((row.max_timestamp_ms for row in with_records), default=NO_TIMESTAMP_MS),
             min_timestamp_is_proven=all(row.min_timestamp_is_proven for row in rows),
+            max_timestamp_is_proven=all(row.max_timestamp_is_proven for row in rows),
+            headers_are_proven=all(row.headers_are_proven for row in rows),
             record_count=self._record_count,
             batch_count=self._batch_count,
             log_bytes=self._position,
             root_sha256=root_over(row.sha256 for row in rows),
         )
+
+
+def _claimed(_position: int, header: BatchHeader) -> BatchTimes:
+    return claimed_times(header)
 
 
 class _ChunkState:
@@ -218,8 +243,10 @@ class _ChunkState:
     __slots__ = (
         "crc64",
         "first_offset",
+        "headers_are_proven",
         "last_offset",
         "length",
+        "max_is_proven",
         "max_timestamp_ms",
         "min_is_proven",
         "min_timestamp_ms",
@@ -236,6 +263,8 @@ class _ChunkState:
         self.min_timestamp_ms = NO_TIMESTAMP_MS
         self.max_timestamp_ms = NO_TIMESTAMP_MS
         self.min_is_proven = True
+        self.max_is_proven = True
+        self.headers_are_proven = True
         self.record_count = 0
         self.sha256 = hashlib.sha256()
         self.crc64 = 0
@@ -244,18 +273,22 @@ class _ChunkState:
         self.sha256.update(piece)
         self.crc64 = chunk_crc(piece, self.crc64)
 
-    def note(self, header: BatchHeader, base_offset: int, last_offset: int, record_count: int) -> None:
+    def note(
+        self, size_bytes: int, base_offset: int, last_offset: int, record_count: int, times: BatchTimes | None
+    ) -> None:
         if not self.length:
             self.first_offset = base_offset
         self.last_offset = last_offset
-        self.length += header.size_bytes
-        if not record_count:
-            return  # Compaction leaves such batches; they have no times.
-        greatest_ms = smallest_ms = header.max_timestamp_ms
-        if not header.is_log_append_time:
-            smallest_ms = min(smallest_ms, header.base_timestamp_ms)
-            if record_count > 1:
-                self.min_is_proven = False
+        self.length += size_bytes
+        if times is None:
+            return
+        smallest_ms, greatest_ms, min_is_proven, max_is_proven, header_is_right = times
+        if not min_is_proven:
+            self.min_is_proven = False
+        if not max_is_proven:
+            self.max_is_proven = False
+        if not header_is_right:
+            self.headers_are_proven = False
         if not self.record_count or smallest_ms < self.min_timestamp_ms:
             self.min_timestamp_ms = smallest_ms
         if not self.record_count or greatest_ms > self.max_timestamp_ms:
@@ -274,6 +307,8 @@ class _ChunkState:
             sha256=self.sha256.digest(),
             crc64=self.crc64,
             min_timestamp_is_proven=self.min_is_proven,
+            max_timestamp_is_proven=self.max_is_proven,
+            headers_are_proven=self.headers_are_proven,
         )
 
 
@@ -297,12 +332,12 @@ def chunk_for_offset(chunks: Sequence[ChunkRow], offset: int) -> int:
 
 
 def chunks_for_timestamp(chunks: Sequence[ChunkRow], timestamp_ms: int) -> int | None:
-    """The index of the first chunk with a record at or after `timestamp_ms`; None when all are earlier.
+    """The index of the first chunk that may have a record at or after `timestamp_ms`; None when all are earlier.
 
     A scan, not a binary search: with CreateTime the maxima of later chunks may be smaller.
     """
     for index, row in enumerate(chunks):
-        if row.max_timestamp_ms >= timestamp_ms and row.record_count:
+        if row.may_hold(timestamp_ms):
             return index
     return None
 

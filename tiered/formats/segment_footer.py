@@ -8,7 +8,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
+from typing import Final, Protocol
 from uuid import UUID
 
 from fastcrc import crc32
@@ -33,7 +33,9 @@ _FOOTER = struct.Struct(">HH16sIqqqqQQQ32s32sH")
 _SECTION = struct.Struct(">HHQQI")
 _EPOCH = struct.Struct(">iq")
 _U16 = struct.Struct(">H")
-_MIN_IS_PROVEN: Final = 1
+MIN_IS_PROVEN: Final = 1
+MAX_IS_PROVEN: Final = 2
+HEADERS_ARE_PROVEN: Final = 4
 _crc32c = crc32.iscsi
 
 Buffer = bytes | bytearray | memoryview
@@ -71,7 +73,7 @@ class Section:
 class SegmentFooter:
     """An object's description of itself. `end_offset` is exclusive; hashes are 32 bytes.
 
-    `min_timestamp_ms` and `min_timestamp_is_proven` mean what they mean in `ChunkRow`.
+    The timestamps, and what is proven of them, mean what they mean in `ChunkRow`.
     """
 
     format_version: int
@@ -85,6 +87,8 @@ class SegmentFooter:
     min_timestamp_ms: int
     max_timestamp_ms: int
     min_timestamp_is_proven: bool = False
+    max_timestamp_is_proven: bool = False
+    headers_are_proven: bool = False
     record_count: int
     batch_count: int
     log_bytes: int
@@ -100,6 +104,26 @@ class NeedMore:
     tail_bytes: int
 
 
+class _Proven(Protocol):
+    @property
+    def min_timestamp_is_proven(self) -> bool: ...
+
+    @property
+    def max_timestamp_is_proven(self) -> bool: ...
+
+    @property
+    def headers_are_proven(self) -> bool: ...
+
+
+def flags_of(row: _Proven) -> int:
+    """What is proven of a chunk's or a segment's times, as its flags have it."""
+    return (
+        (MIN_IS_PROVEN if row.min_timestamp_is_proven else 0)
+        | (MAX_IS_PROVEN if row.max_timestamp_is_proven else 0)
+        | (HEADERS_ARE_PROVEN if row.headers_are_proven else 0)
+    )
+
+
 def encode_end(footer: SegmentFooter) -> bytes:
     """Footer and trailer. `leader_epochs` is not part of them: it is a section, see `encode_leader_epochs`."""
     assert len(footer.root_sha256) == len(footer.previous_root_sha256) == 32
@@ -107,7 +131,7 @@ def encode_end(footer: SegmentFooter) -> bytes:
         (
             _FOOTER.pack(
                 footer.format_version,
-                _MIN_IS_PROVEN if footer.min_timestamp_is_proven else 0,
+                flags_of(footer),
                 footer.topic_id.bytes,
                 footer.partition,
                 footer.base_offset,
@@ -218,7 +242,9 @@ def _parse_footer(content: memoryview, view: memoryview, object_bytes: int) -> S
         leader_epochs=tuple((epoch, start_offset) for epoch, start_offset in rows),
         min_timestamp_ms=min_timestamp_ms,
         max_timestamp_ms=max_timestamp_ms,
-        min_timestamp_is_proven=flags & _MIN_IS_PROVEN != 0,
+        min_timestamp_is_proven=flags & MIN_IS_PROVEN != 0,
+        max_timestamp_is_proven=flags & MAX_IS_PROVEN != 0,
+        headers_are_proven=flags & HEADERS_ARE_PROVEN != 0,
         record_count=record_count,
         batch_count=batch_count,
         log_bytes=log_bytes,

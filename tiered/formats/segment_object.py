@@ -1,7 +1,7 @@
 """The object that a closed segment becomes: its batches, then a tail that describes and proves them.
 
-Owns the layout of the object (decisions 0001, 0004 and 0025, golden files `segment_object.v1*.bin`) and of its tail's
-sections; `chunk_table` makes the table, `segment_footer` has the bytes of footer and trailer.
+Owns the layout of the object (decisions 0001, 0004, 0025 and 0028, golden files `segment_object.v1*.bin`) and of its
+tail's sections; `chunk_table` makes the table, `segment_footer` has the bytes of footer and trailer.
 Must never believe a byte of a tail that its CRC, and its neighbours, do not confirm.
 
     object  := batches | chunk table | epochs | aborted transactions | producer snapshot | chunk CRCs | footer | trailer
@@ -11,14 +11,14 @@ Must never believe a byte of a tail that its CRC, and its neighbours, do not con
 All numbers are big-endian. Rows:
 
     chunk   := position u64 | length u32 | first offset i64 | last offset i64 | min timestamp i64
-               | max timestamp i64 | record count u64 | flags u32 (bit 0: the minimum is proven)
+               | max timestamp i64 | record count u64 | flags u32 (see below)
                | SHA-256 of the chunk's bytes                                                       (88 bytes)
     epoch   := leader epoch i32 | start offset i64                                                  (12 bytes)
     aborted := producer id i64 | first offset i64 | last offset i64 | last stable offset i64        (32 bytes)
     producer snapshot := see `producer_snapshot`
     chunk CRC := CRC-64/XZ of the chunk's bytes u64, one for each row of the chunk table               (8 bytes)
 
-    footer  := version u16 (1) | flags u16 (bit 0: the minimum is proven) | topic id 16 bytes | partition u32
+    footer  := version u16 (1) | flags u16 (see below) | topic id 16 bytes | partition u32
                | base offset i64 | end offset i64 | min timestamp i64 | max timestamp i64 | record count u64
                | batch count u64 | log bytes u64 | root SHA-256 | previous root SHA-256 | number of sections u16
                | sections (kind u16 | flags u16 (0) | position u64 | length u64 | CRC-32C u32)
@@ -26,6 +26,9 @@ All numbers are big-endian. Rows:
 
 Sections lie one after another from the end of the batches to the footer. Kinds 1 to 5 are the five above. 1 to 4
 must be there; 5 is missing in objects from before decision 0025, whose chunks are checked by their SHA-256.
+
+Flags: bit 0 the minimum, bit 1 the maximum, bit 2 the headers of all batches are proven, see `ChunkRow`. Without bit 1,
+as in objects from before decision 0028, bit 0 says nothing: older brokers took it from headers that nobody had checked.
 
 Hashes: a chunk's is over its bytes; the root is SHA-256 over "tiered.segment-root.v1\\0" and the chunks'
 hashes in order; `previous root` is the root of the partition's segment that was committed before (zeros for
@@ -45,7 +48,6 @@ import struct
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
 from uuid import UUID
 
 from fastcrc import crc32
@@ -67,7 +69,10 @@ from tiered.formats.segment_footer import (
     ABORTED_ROW_BYTES,
     CHUNK_ROW_BYTES,
     FORMAT_VERSION,
+    HEADERS_ARE_PROVEN,
+    MAX_IS_PROVEN,
     MAX_TAIL_BYTES,
+    MIN_IS_PROVEN,
     TAIL_GUESS_BYTES,
     TRAILER_BYTES,
     NeedMore,
@@ -76,6 +81,7 @@ from tiered.formats.segment_footer import (
     SegmentFooter,
     encode_end,
     encode_leader_epochs,
+    flags_of,
     read_footer,
     section_content,
 )
@@ -110,7 +116,6 @@ __all__ = [
 _CHUNK = struct.Struct(">QIqqqqQI32s")
 _ABORTED = struct.Struct(">qqqq")
 _CRC = struct.Struct(">Q")
-_MIN_IS_PROVEN: Final = 1
 _crc32c = crc32.iscsi
 assert (_CHUNK.size, _ABORTED.size) == (CHUNK_ROW_BYTES, ABORTED_ROW_BYTES)
 
@@ -180,6 +185,8 @@ def build_tail(
         min_timestamp_ms=table.min_timestamp_ms,
         max_timestamp_ms=table.max_timestamp_ms,
         min_timestamp_is_proven=table.min_timestamp_is_proven,
+        max_timestamp_is_proven=table.max_timestamp_is_proven,
+        headers_are_proven=table.headers_are_proven,
         record_count=table.record_count,
         batch_count=table.batch_count,
         log_bytes=table.log_bytes,
@@ -214,7 +221,7 @@ def _pack_chunk(row: ChunkRow) -> bytes:
         row.min_timestamp_ms,
         row.max_timestamp_ms,
         row.record_count,
-        _MIN_IS_PROVEN if row.min_timestamp_is_proven else 0,
+        flags_of(row),
         row.sha256,
     )
 
@@ -268,7 +275,9 @@ def _unpack_chunks(content: memoryview, crcs: memoryview | None) -> Iterator[Chu
             record_count=count,
             sha256=sha256,
             crc64=crc64,
-            min_timestamp_is_proven=flags & _MIN_IS_PROVEN != 0,
+            min_timestamp_is_proven=flags & MIN_IS_PROVEN != 0,
+            max_timestamp_is_proven=flags & MAX_IS_PROVEN != 0,
+            headers_are_proven=flags & HEADERS_ARE_PROVEN != 0,
         )
 
 

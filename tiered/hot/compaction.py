@@ -255,6 +255,7 @@ class _Rewriter:
         self._fresh.offset_index, self._fresh.time_index = OffsetIndex(), TimeIndex()
         self._fresh.first_append_ms = segment.first_append_ms
         self._fresh.written_ms = segment.written_ms
+        self._fresh.times_proven_from = segment.times_proven_from
         self._pending = bytearray()
         self._written_bytes = 0
         self._hole: tuple[int, int, int] | None = None

@@ -89,10 +89,17 @@ class Log:
 
     def segment_base_offset(self, offset: int) -> int:
         """Where the segment begins that holds `offset`; the first one's or the last one's base outside the log."""
+        return self._segment_at(offset).base_offset
+
+    def times_proven_from(self, offset: int) -> int:
+        """The first offset from which on batches have right headers, in the segment that holds `offset`."""
+        return self._segment_at(offset).times_proven_from
+
+    def _segment_at(self, offset: int) -> LogSegment:
         segments = self._segments
         if offset >= segments[-1].base_offset:
-            return segments[-1].base_offset
-        return segments[max(0, bisect_right(segments, offset, key=lambda each: each.base_offset) - 1)].base_offset
+            return segments[-1]
+        return segments[max(0, bisect_right(segments, offset, key=lambda each: each.base_offset) - 1)]
 
     @property
     def log_end_offset(self) -> int:
@@ -165,11 +172,13 @@ class Log:
         now_ms: int,
         may_roll: bool = True,
         aborted: Sequence[AbortedIndexEntry] = (),
+        times_proven_from: int | None = None,
     ) -> None:
         """Writes the batches in `buffer[position:end]`, already stamped, at the log's end. `headers` are those of the
         batches in order; their offsets may be from before the stamping. Rolls first when that is due, unless the owner
         decides about it (`may_roll`). `aborted` are the transactions that markers among the batches abort, known before
-        any reader finds the batches.
+        any reader finds the batches. `times_proven_from`: where some of their headers were not checked, the offset from
+        which all were; beyond the last one if none was.
 
         Raises LogDirFailed when the disk refuses. Then nothing was appended; with space on the disk again
         the next append succeeds.
@@ -204,6 +213,9 @@ class Log:
         active.written_ms = now_ms
         for entry in aborted:
             active.aborted.append(entry)
+        if times_proven_from is not None and times_proven_from > base_offset:
+            last_offset = base_offset + sum(header.last_offset_delta + 1 for _, header in headers) - 1
+            active.prove_times_from(min(times_proven_from, last_offset + 1))
         note_batches(active, headers, base_offset, config.index_interval_bytes)
         if self._flushing.waiting_since_ms is None:
             self._flushing.waiting_since_ms = now_ms

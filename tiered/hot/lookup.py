@@ -6,17 +6,19 @@ appended to. Must never answer with part of a batch, nor with anything at or bey
 
 from bisect import bisect_right
 from collections.abc import Iterator
+from contextlib import suppress
 from io import FileIO
 
-from tiered.errors import CorruptFile
+from tiered.errors import CorruptBatch, CorruptFile
 from tiered.file_slice import FileSlice
+from tiered.formats.batch_times import record_times
 from tiered.formats.offset_index import OffsetIndex
-from tiered.formats.record_batch import BatchHeader, Record, records
+from tiered.formats.record_batch import BatchHeader, verify_crc
 from tiered.formats.segment_object import AbortedIndexEntry
 from tiered.formats.time_index import TimeIndex
 from tiered.hot.batch_walk import FAR_BLOCK_BYTES, walk
 from tiered.hot.file_system import FileSystem
-from tiered.hot.segment import LogSegment
+from tiered.hot.segment import NO_TIMESTAMP, LogSegment
 from tiered.hot.segment_files import OpenSegments, read_time_index
 
 Segments = tuple[LogSegment, ...]
@@ -97,40 +99,60 @@ class Lookup:
     ) -> tuple[int, int] | None:
         """Offset and timestamp of the first record in `[start_offset, end_offset)` that is not older than asked for.
 
-        Timestamps need not rise with offsets: segments are chosen by their greatest one, not by order.
+        Timestamps need not rise with offsets: segments are chosen by their greatest one, not by order. Batches whose
+        headers are not proven are looked into.
         """
         for segment in segments:
-            segment_end, size_bytes, greatest_ms, _ = segment.extent
-            if segment_end <= start_offset or greatest_ms < timestamp_ms:
+            segment_end, size_bytes, _, _ = segment.extent
+            if segment_end <= start_offset or not segment.may_hold(timestamp_ms):
                 continue
             if segment.base_offset >= end_offset:
                 break
             file, index = self.opened(segment)
             # As in Kafka, every record before the batch of a time index entry is older than the entry.
-            known = self.time_index(segment).lookup(timestamp_ms)
+            known = self.time_index(segment).lookup(timestamp_ms) if segment.times_are_proven else 0
             position = index.lookup(max(start_offset, known))
             for at, header in walk(self._fs, file, position, size_bytes):
                 if header.base_offset >= end_offset:
                     break
-                if header.max_timestamp_ms < timestamp_ms or header.last_offset < start_offset:
+                if header.last_offset < start_offset or not segment.batch_may_hold(header, timestamp_ms):
                     continue
-                for record in self._records(file, at, header):
-                    if record.timestamp_ms >= timestamp_ms and start_offset <= record.offset < end_offset:
-                        return record.offset, record.timestamp_ms
+                for offset, record_ms in self._times(file, at, header):
+                    if record_ms >= timestamp_ms and start_offset <= offset < end_offset:
+                        return offset, record_ms
+            if start_offset <= segment.base_offset and segment_end <= end_offset:
+                segment.looked(timestamp_ms - 1)
         return None
 
     def greatest(self, segments: Segments, start_offset: int) -> tuple[int, int] | None:
         """Offset and timestamp of the first record from `start_offset` on with the greatest timestamp of all."""
         best: tuple[int, int] | None = None
-        for segment in sorted(segments, key=lambda each: (-each.max_timestamp_ms, each.base_offset)):
-            segment_end, _, greatest_ms, _ = segment.extent
-            if segment_end <= start_offset or greatest_ms < 0:
+        # Segments that have to be looked into come first.
+        for segment in sorted(segments, key=lambda each: (each.times_are_proven, -each.greatest_ms, each.base_offset)):
+            if segment.end_offset <= start_offset or segment.greatest_ms < 0:
                 continue
-            if best is not None and greatest_ms < best[1]:
-                break
-            found = self._greatest_in(segment, start_offset)
+            if best is not None and segment.greatest_ms < best[1]:
+                continue
+            if segment.times_are_proven:
+                found = self._greatest_in(segment, start_offset)
+            else:
+                found = self._greatest_by_looking(segment, start_offset)
             if found is not None and (best is None or (-found[1], found[0]) < (-best[1], best[0])):
                 best = found
+        return best
+
+    def _greatest_by_looking(self, segment: LogSegment, start_offset: int) -> tuple[int, int] | None:
+        size_bytes = segment.size_bytes
+        file, index = self.opened(segment)
+        best: tuple[int, int] | None = None
+        for at, header in walk(self._fs, file, index.lookup(start_offset), size_bytes, block_bytes=FAR_BLOCK_BYTES):
+            if header.last_offset < start_offset or not segment.batch_may_hold(header, best[1] + 1 if best else 0):
+                continue
+            for offset, record_ms in self._times(file, at, header):
+                if offset >= start_offset and record_ms > (best[1] if best else NO_TIMESTAMP):
+                    best = offset, record_ms
+        if start_offset <= segment.base_offset:
+            segment.looked(best[1] if best else NO_TIMESTAMP)
         return best
 
     def _greatest_in(self, segment: LogSegment, start_offset: int) -> tuple[int, int] | None:
@@ -156,13 +178,18 @@ class Lookup:
         self, file: FileIO, position: int, header: BatchHeader, start_offset: int
     ) -> tuple[int, int] | None:
         best: tuple[int, int] | None = None
-        for record in self._records(file, position, header):
-            if record.offset >= start_offset and (best is None or record.timestamp_ms > best[1]):
-                best = record.offset, record.timestamp_ms
+        for offset, record_ms in self._times(file, position, header):
+            if offset >= start_offset and (best is None or record_ms > best[1]):
+                best = offset, record_ms
         return best
 
-    def _records(self, file: FileIO, position: int, header: BatchHeader) -> Iterator[Record]:
-        return records(self._fs.read(file, header.size_bytes, position))
+    def _times(self, file: FileIO, position: int, header: BatchHeader) -> Iterator[tuple[int, int]]:
+        """Offset and time of the batch's records; ends early where nobody can decode them. Raises CorruptBatch where
+        the batch is damaged."""
+        data = self._fs.read(file, header.size_bytes, position)
+        verify_crc(data, 0, header.size_bytes)
+        with suppress(CorruptBatch):
+            yield from record_times(data)
 
     def time_index(self, segment: LogSegment) -> TimeIndex:
         """The segment's time index, from memory or from its file; an empty one when that is damaged. Raises OSError."""

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tiered.errors import CorruptBatch, CorruptFile
+from tiered.formats.batch_times import UNPROVEN
 from tiered.formats.leader_epoch_file import decode_leader_epochs
 from tiered.formats.offset_index import OffsetIndex
 from tiered.formats.producer_snapshot import ProducerEntry
@@ -185,6 +186,7 @@ class Recoverer:
         """One segment up to its last valid batch, and what is wrong with the bytes after that."""
         path = segment_path(self._directory, base_offset)
         segment = LogSegment(path, base_offset, created_ms=self._now_ms)
+        segment.times_proven_from = UNPROVEN
         size_bytes = self._size(base_offset, LOG_SUFFIX)
         if size_bytes:
             segment.written_ms = min(self._now_ms, self._fs.modified_ms(path + LOG_SUFFIX))
@@ -232,6 +234,7 @@ class Recoverer:
                 if header.base_offset != expected_offset or header.last_offset_delta < 0:
                     return f"the batch at position {position} has offset {header.base_offset}, not {expected_offset}"
                 segment.note(header, self._index_interval_bytes)
+                segment.times_proven_from = UNPROVEN  # Nobody knows which version appended it.
                 self._may_have_producers = self._may_have_producers or header.producer_id >= 0
                 if header.partition_leader_epoch > self._epochs.latest:
                     self._epochs = self._epochs.assign(header.partition_leader_epoch, expected_offset)
@@ -352,6 +355,8 @@ class Recoverer:
 
     def _activate(self, active: LogSegment) -> None:
         """Opens the last segment for appends."""
+        if active.times_proven_from == UNPROVEN:
+            active.times_proven_from = active.end_offset
         if active.file is None:
             active.file = self._fs.open(active.path + LOG_SUFFIX, writable=True)
         if active.offset_index is None and active.size_bytes == 0:
@@ -421,6 +426,7 @@ class Recoverer:
 def _take_over(segment: LogSegment, mark: SegmentMark) -> None:
     segment.extent = (mark.end_offset, mark.size_bytes, mark.max_timestamp_ms, mark.offset_of_max_timestamp)
     segment.first_append_ms = mark.first_append_ms
+    segment.times_proven_from = UNPROVEN if mark.times_proven_from is None else mark.times_proven_from
     segment.tail = BatchTail()
 
 

@@ -13,6 +13,7 @@ from io import FileIO
 
 from tiered.errors import CorruptBatch
 from tiered.file_slice import OpenFile
+from tiered.formats.batch_times import is_proven
 from tiered.formats.offset_index import OffsetIndex
 from tiered.formats.record_batch import BatchHeader
 from tiered.formats.time_index import TimeIndex
@@ -31,6 +32,7 @@ INDEX_SUFFIXES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFF
 OFFSET_ENTRY_BYTES = 8
 TIME_ENTRY_BYTES = 12
 NO_TIMESTAMP = -1
+MAX_MS = 2**63 - 1
 
 RESERVED_FROM_BYTES = 8 << 20
 RESERVED_AT_ONCE_BYTES = 16 << 20
@@ -58,7 +60,8 @@ class LogConfig:
 class SegmentInfo:
     """A segment as others see it. `max_timestamp_ms` is -1 when no record has one; `path` is the `.log` file.
 
-    `created_ms` and `written_ms` are the times of the first and of the last append, by this broker's clock.
+    `created_ms` and `written_ms` are the times of the first and of the last append, by this broker's clock. Without
+    `times_are_proven` the greatest timestamp is only what producers have claimed.
     """
 
     base_offset: int
@@ -70,6 +73,7 @@ class SegmentInfo:
     path: str
     created_ms: int
     written_ms: int
+    times_are_proven: bool
 
 
 class BatchTail:
@@ -96,6 +100,7 @@ class LogSegment:
         "file",
         "first_append_ms",
         "index_bytes",
+        "looked_ms",
         "offset_index",
         "path",
         "reserved_bytes",
@@ -103,6 +108,7 @@ class LogSegment:
         "synced",
         "tail",
         "time_index",
+        "times_proven_from",
         "written_ms",
     )
 
@@ -118,6 +124,10 @@ class LogSegment:
         self.first_append_ms: int | None = None
         self.written_ms = created_ms
         """When something was appended last, by this broker's clock; after a restart, when the file was written last."""
+        self.times_proven_from = base_offset
+        """Batches from this offset on have a greatest timestamp that a broker has set right (decision 0028)."""
+        self.looked_ms = MAX_MS
+        """No record of the batches before is later, as far as somebody has looked."""
         self.closed = False
         self.synced = False
         """The files of a closed segment are on disk."""
@@ -149,6 +159,31 @@ class LogSegment:
     def max_timestamp_ms(self) -> int:
         return self.extent[2]
 
+    @property
+    def times_are_proven(self) -> bool:
+        return self.times_proven_from <= self.base_offset
+
+    @property
+    def greatest_ms(self) -> int:
+        """No record is later. Unlike `max_timestamp_ms`, which may be what a producer has claimed."""
+        return self.extent[2] if self.times_are_proven else max(self.extent[2], self.looked_ms)
+
+    def may_hold(self, timestamp_ms: int) -> bool:
+        """Whether a record may have this time or a later one."""
+        return self.greatest_ms >= timestamp_ms
+
+    def batch_may_hold(self, header: BatchHeader, timestamp_ms: int) -> bool:
+        """The same of one batch."""
+        return header.max_timestamp_ms >= timestamp_ms or not is_proven(header, self.times_proven_from)
+
+    def prove_times_from(self, offset: int) -> None:
+        """Only batches from `offset` on have headers that a broker has set right."""
+        self.times_proven_from, self.looked_ms = offset, MAX_MS
+
+    def looked(self, greatest_ms: int) -> None:
+        """Somebody has looked into all records of batches that are not proven: none is later than this."""
+        self.looked_ms = min(self.looked_ms, greatest_ms)
+
     def info(self) -> SegmentInfo:
         """The segment as others see it; the same object as long as nothing changes."""
         known = self._info
@@ -157,6 +192,7 @@ class LogSegment:
             known is not None
             and known.end_offset == end_offset
             and known.flushed == self.synced
+            and known.times_are_proven == self.times_are_proven
             and known.closed == self.closed
         ):
             return known
@@ -170,6 +206,7 @@ class LogSegment:
             path=self.path + LOG_SUFFIX,
             created_ms=self.created_ms if self.first_append_ms is None else self.first_append_ms,
             written_ms=self.written_ms,
+            times_are_proven=self.times_are_proven,
         )
         return self._info
 
@@ -184,6 +221,7 @@ class LogSegment:
             first_append_ms=self.first_append_ms,
             offset_index_bytes=self.index_bytes[0],
             time_index_bytes=self.index_bytes[1],
+            times_proven_from=self.times_proven_from,
             transaction_index_bytes=TRANSACTION_ENTRY_BYTES * len(self.aborted),
         )
 

@@ -143,6 +143,7 @@ class SegmentFile:
         self.file = file
         self.base_offset, self.end_offset = segment.base_offset, segment.end_offset
         self.size_bytes = segment.size_bytes
+        self.times_proven_from = segment.times_proven_from
         self.leader_epochs = leader_epochs
         """`(leader_epoch, start_offset)` of those that wrote into the segment."""
         self.aborted = tuple(aborted)

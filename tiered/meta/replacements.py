@@ -50,6 +50,7 @@ class WrittenObject:
     log_bytes: int
     min_timestamp_ms: int
     max_timestamp_ms: int
+    max_timestamp_is_proven: bool
     record_count: int
     root_sha256: str
 

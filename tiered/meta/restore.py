@@ -304,6 +304,7 @@ def _segment_row(
 ) -> dict[str, Any]:
     columns = asdict(committed)
     del columns["min_timestamp_is_proven"]
+    columns["max_timestamp_is_proven"] = bool(committed.max_timestamp_is_proven)
     return {
         **columns,
         "topic_id": each.topic_id,

@@ -37,7 +37,8 @@ class SegmentPlan:
 
     `object_id` is new for every attempt and part of `object_key`. `size_bytes` is the whole object,
     `log_bytes` the batches in it. Hashes are 64 hexadecimal digits. `deadline_ms` is the time after which
-    the upload counts as overdue. `owner` is the broker that uploads. `uploaded_root_sha256`: as `CommittedSegment`.
+    the upload counts as overdue. `owner` is the broker that uploads. `uploaded_root_sha256` and
+    `max_timestamp_is_proven`: as `CommittedSegment`.
     """
 
     object_id: UUID
@@ -58,6 +59,7 @@ class SegmentPlan:
     planned_at_ms: int
     deadline_ms: int
     uploaded_root_sha256: str | None = None
+    max_timestamp_is_proven: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,6 +29,7 @@ from sqlalchemy import (
     Text,
     Uuid,
     event,
+    false,
     text,
 )
 from sqlalchemy.engine import Dialect
@@ -215,6 +216,8 @@ segment = Table(
     Column("change_number", BigInteger, nullable=False, index=True),
     # The root of the object that was uploaded for these offsets, where compaction has put another in its place.
     Column("uploaded_root_sha256", String(64)),
+    # False for objects from before brokers looked at every record (decision 0028).
+    Column("max_timestamp_is_proven", Boolean, nullable=False, server_default=false()),
     ForeignKeyConstraint(["topic_id", "partition"], ["partition.topic_id", "partition.partition"]),
     CheckConstraint(f"state IN ({_states})", name="state"),
     CheckConstraint("0 <= base_offset AND base_offset < end_offset", name="offsets"),

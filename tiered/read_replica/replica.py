@@ -172,6 +172,10 @@ class ReadReplica:
         }
 
 
+_NO_LOCAL_LOG = 2**63 - 1
+"""All offsets are in the store."""
+
+
 class BucketReader(TierReader):
     """Reads a bucket that changes under it: where an object is gone, once more with what the bucket says then."""
 
@@ -187,8 +191,7 @@ class BucketReader(TierReader):
         return await self._twice(partition, partial(self._first_in_store, partition, timestamp_ms))
 
     async def max_timestamp(self, partition: Any) -> tuple[int, int] | None:
-        best = max((each.max_timestamp_ms for each in partition.committed), default=None)
-        return None if best is None else await self.offset_for_timestamp(partition, best)
+        return await self._twice(partition, partial(self._greatest_in_store, partition, _NO_LOCAL_LOG, None))
 
     async def _twice(self, partition: BucketPartition, read: Callable[[], Awaitable[T]]) -> T:
         try:

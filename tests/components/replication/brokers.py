@@ -127,6 +127,8 @@ async def answer_of(broker: Broker, request: FetchRequest) -> FetchResponse:
                     entry.segment_base_offset,
                     start,
                     records,
+                    None,
+                    entry.unproven_offsets,
                     diverging_epoch=entry.diverging,
                 )
             )

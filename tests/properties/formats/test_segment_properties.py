@@ -10,6 +10,7 @@ from tests.golden import regenerate as golden
 from tests.properties.formats.batches import mutations, segments
 from tests.support.damaged_batches import with_right_crc
 from tiered.errors import CorruptBatch, CorruptObject
+from tiered.formats.batch_times import proven_times
 from tiered.formats.record_batch import Record
 from tiered.formats.segment_object import (
     ChunkTable,
@@ -27,7 +28,7 @@ Segment = list[tuple[bytes, list[Record]]]
 
 
 def table_of(log: bytes, chunk_bytes: int, block_sizes: list[int] | None = None) -> ChunkTable:
-    builder = ChunkTableBuilder(chunk_bytes)
+    builder = ChunkTableBuilder(chunk_bytes, lambda _, header: proven_times(header))
     at = 0
     for size in block_sizes or []:
         builder.feed(memoryview(log)[at : at + size])

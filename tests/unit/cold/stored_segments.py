@@ -98,6 +98,7 @@ def store_segment(
             producer_snapshot=producer_snapshot,
             previous_root_sha256=bytes.fromhex(previous_root_sha256),
             chunk_bytes=chunk_bytes,
+            times_proven_from=0,
         )
         store.put_segment(key, file.fileno(), len(log), described.tail)
     uploader.verify_stored(store, key, described.object_bytes, described.tail)
@@ -111,6 +112,7 @@ def store_segment(
         log_bytes=len(log),
         min_timestamp_ms=described.table.min_timestamp_ms,
         max_timestamp_ms=described.table.max_timestamp_ms,
+        max_timestamp_is_proven=described.table.max_timestamp_is_proven or None,
         record_count=described.table.record_count,
         root_sha256=described.table.root_sha256.hex(),
         previous_root_sha256=previous_root_sha256,

@@ -7,7 +7,9 @@ import pytest
 
 from tiered.errors import CorruptBatch, OffsetOutOfRange
 from tiered.formats import record_batch
-from tiered.formats.record_batch import Record, encode_batch
+from tiered.formats.batch_times import BatchTimes, proven_times
+from tiered.formats.chunk_table import TimesOf
+from tiered.formats.record_batch import BatchHeader, Record, encode_batch
 from tiered.formats.segment_object import (
     ChunkTable,
     ChunkTableBuilder,
@@ -24,8 +26,14 @@ def a_batch(base_offset: int, timestamps: list[int], *, value_bytes: int = 10, a
     return encode_batch(records, base_offset=base_offset, log_append_time_ms=append_ms)
 
 
-def table_of(log: bytes, *, chunk_bytes: int = 1 << 20, block_bytes: int = 1 << 20) -> ChunkTable:
-    builder = ChunkTableBuilder(chunk_bytes)
+def proven(_position: int, header: BatchHeader) -> BatchTimes:
+    return proven_times(header)
+
+
+def table_of(
+    log: bytes, *, chunk_bytes: int = 1 << 20, block_bytes: int = 1 << 20, times_of: TimesOf | None = proven
+) -> ChunkTable:
+    builder = ChunkTableBuilder(chunk_bytes, times_of)
     for at in range(0, len(log), block_bytes):
         builder.feed(log[at : at + block_bytes])
     return builder.finish()
@@ -145,3 +153,24 @@ def test_offset_lookups_know_gaps_and_the_end() -> None:
     assert [chunk_for_offset(chunks, offset) for offset in (0, 10, 11, 12, 19, 20)] == [0, 0, 0, 1, 1, 1]
     with pytest.raises(OffsetOutOfRange, match="beyond"):
         chunk_for_offset(chunks, 21)
+
+
+def test_times_that_only_a_producer_has_said_are_shown_and_prove_nothing() -> None:
+    log = a_batch(0, [5000]) + a_batch(1, [7000, 7001]) + a_batch(3, [6000], append_ms=6000)
+    table = table_of(log, chunk_bytes=1, times_of=None)
+    assert [(row.min_timestamp_ms, row.max_timestamp_ms) for row in table.chunks] == [
+        (5000, 5000),
+        (7000, 7001),
+        (6000, 6000),
+    ]
+    assert [(row.proven_min_timestamp_ms, row.proven_max_timestamp_ms) for row in table.chunks] == [(None, None)] * 3
+    assert (table.max_timestamp_is_proven, table.headers_are_proven) == (False, False)
+    assert [chunks_for_timestamp(table.chunks, wanted) for wanted in (0, 9000)] == [0, 0]
+
+
+def test_a_chunk_has_the_times_that_were_found_in_its_records() -> None:
+    def looked(_position: int, _header: BatchHeader) -> BatchTimes:
+        return BatchTimes(100, 900, True, True, False)
+
+    (row,) = table_of(a_batch(0, [5000]) + a_batch(1, [7000, 7001]), times_of=looked).chunks
+    assert (row.proven_min_timestamp_ms, row.proven_max_timestamp_ms, row.headers_are_proven) == (100, 900, False)

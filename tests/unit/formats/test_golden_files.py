@@ -58,15 +58,21 @@ def test_golden_producer_snapshot_is_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "table"),
-    [("segment_object.v1.bin", golden.table_without_crcs()), ("segment_object.v1.crcs.bin", golden.table())],
+    ("name", "table", "proven_ms"),
+    [
+        ("segment_object.v1.bin", golden.table_without_crcs(), None),
+        ("segment_object.v1.crcs.bin", golden.table(), None),
+        ("segment_object.v1.times.bin", golden.proven_table(), golden.NOON_MS + 77),
+    ],
 )
-def test_golden_segment_objects_are_read(name: str, table: ChunkTable) -> None:
+def test_golden_segment_objects_are_read(name: str, table: ChunkTable, proven_ms: int | None) -> None:
     data = content(name)
     tail = read_tail(data, len(data))
     assert tail.chunks == table.chunks
     assert len(tail.chunks) == 3
-    assert [row.proven_min_timestamp_ms for row in tail.chunks] == [None, None, golden.NOON_MS + 77]
+    assert [row.proven_min_timestamp_ms for row in tail.chunks] == [None, None, proven_ms]
+    assert tail.chunks[-1].proven_max_timestamp_ms == proven_ms
+    assert tail.footer.headers_are_proven == tail.footer.max_timestamp_is_proven == (proven_ms is not None)
     assert data[: tail.footer.log_bytes] == golden.log()
     assert tail.leader_epochs == tail.footer.leader_epochs == golden.LEADER_EPOCHS
     assert tail.aborted == golden.ABORTED

@@ -31,7 +31,9 @@ def batch(
     return bytearray(encode_batch(records, **changes))
 
 
-def append(log: Log, data: bytearray | bytes, *, epoch: int = 0, now_ms: int = NOW_MS) -> int:
+def append(
+    log: Log, data: bytearray | bytes, *, epoch: int = 0, now_ms: int = NOW_MS, times_proven_from: int | None = None
+) -> int:
     """Appends the batches in `data` as a partition does, and answers their base offset."""
     buffer = memoryview(bytearray(data))
     headers: list[tuple[int, BatchHeader]] = list(record_batch.exact_batches(buffer, 0, len(buffer)))
@@ -39,7 +41,15 @@ def append(log: Log, data: bytearray | bytes, *, epoch: int = 0, now_ms: int = N
     for position, header in headers:
         record_batch.stamp_offsets(buffer, position, offset, epoch)
         offset += header.last_offset_delta + 1
-    log.append(buffer, 0, len(buffer), headers, base_offset=base_offset, now_ms=now_ms)
+    log.append(
+        buffer,
+        0,
+        len(buffer),
+        headers,
+        base_offset=base_offset,
+        now_ms=now_ms,
+        times_proven_from=times_proven_from,
+    )
     return base_offset
 
 

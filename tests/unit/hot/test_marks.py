@@ -1,5 +1,8 @@
 """The small files beside the segments."""
 
+import json
+from dataclasses import asdict, replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,7 +26,7 @@ MARK = SegmentMark(
     offset_index_bytes=8,
     time_index_bytes=0,
 )
-POINT = RecoveryPoint(segments=(MARK, MARK))
+POINT = RecoveryPoint(segments=(MARK, replace(MARK, times_proven_from=7)))
 
 
 def test_marks_survive_a_round_trip() -> None:
@@ -46,3 +49,9 @@ def test_any_damage_makes_a_mark_unknown(data: st.DataObject) -> None:
 @pytest.mark.parametrize("data", [None, b"", b"\n", b"[]\n00000000\n", encode_log_start_offset(3)])
 def test_other_files_are_no_recovery_points(data: bytes | None) -> None:
     assert decode_recovery_point(data) is None
+
+
+def test_what_is_proven_stands_beside_the_segments_whose_members_older_versions_take_one_by_one() -> None:
+    body = json.loads(encode_recovery_point(POINT).partition(b"\n")[0])["body"]
+    assert body["times_proven_from"] == [None, 7]
+    assert body["segments"][0].keys() == asdict(MARK).keys() - {"times_proven_from"}

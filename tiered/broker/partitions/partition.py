@@ -486,7 +486,7 @@ class Partition(ColdEnd):
             aborted = self.transactions.aborted_in(run.placed()) if run.markers else ()
             self.log.append(
                 run.buffer, first, end, run.headers, base_offset=base_offset, now_ms=now_ms, may_roll=False,
-                aborted=aborted,
+                aborted=aborted, times_proven_from=run.times_proven_from,
             )  # fmt: skip
             for position, header in run.headers:
                 if header.producer_id >= 0:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from tiered.errors import CorruptBatch
 from tiered.formats.batch_filter import is_hole, trimmed
+from tiered.formats.batch_times import UNPROVEN
 from tiered.formats.control_record import TransactionMarker, read_marker
 from tiered.formats.record_batch import BatchHeader, read_header, verify_crc, whole_batches
 from tiered.rules.partition.open_transactions import PlacedBatch
@@ -24,6 +25,8 @@ class FetchedRun:
     headers: tuple[tuple[int, BatchHeader], ...]
     markers: Mapping[int, TransactionMarker | None] = field(default_factory=dict)
     """What the control batches say, by position; None for one of a kind that ends no transaction."""
+    times_proven_from: int = UNPROVEN
+    """As `Log.append` has it."""
 
     def placed(self) -> Iterator[PlacedBatch]:
         """Each batch with its offset, and what it says if it is a marker."""
@@ -41,9 +44,16 @@ class FetchedRun:
 
 
 def checked_runs(
-    buffer: memoryview, *, expected_offset: int, latest_epoch: int, leader_epoch: int, name: str
+    buffer: memoryview,
+    *,
+    expected_offset: int,
+    latest_epoch: int,
+    leader_epoch: int,
+    name: str,
+    unproven_offsets: int = -1,
 ) -> tuple[FetchedRun, ...]:
-    """The whole batches in `buffer`, by leader epoch. A last one that is cut off is left out.
+    """The whole batches in `buffer`, by leader epoch. A last one that is cut off is left out. `unproven_offsets`: as
+    many, from the first one on, are of batches whose times are not proven; all of them where it is -1.
 
     Raises CorruptBatch when they are not what may follow a log that ends at `expected_offset` with a record of
     `latest_epoch`, in the leader's epoch `leader_epoch`: then nothing of it may be written.
@@ -52,6 +62,7 @@ def checked_runs(
     run: list[tuple[int, BatchHeader]] = []
     markers: dict[int, TransactionMarker | None] = {}
     epoch = latest_epoch
+    proven = UNPROVEN if unproven_offsets < 0 else expected_offset + unproven_offsets
     for position, whole in whole_batches(buffer, 0, len(buffer)):
         verify_crc(buffer, position, whole.size_bytes)
         rest, header = b"", whole
@@ -72,16 +83,26 @@ def checked_runs(
                 "cannot be; nothing was written"
             )
         if run and found != epoch:
-            runs.append(FetchedRun(leader_epoch=epoch, buffer=buffer, headers=tuple(run), markers=markers))
+            runs.append(
+                FetchedRun(
+                    leader_epoch=epoch, buffer=buffer, headers=tuple(run), markers=markers, times_proven_from=proven
+                )
+            )
             run, markers = [], {}
         epoch = found
         if header.is_control:
             markers[position] = read_marker(buffer, position, header)
         if rest:
-            runs.append(FetchedRun(leader_epoch=epoch, buffer=memoryview(rest), headers=((0, header),)))
+            runs.append(
+                FetchedRun(
+                    leader_epoch=epoch, buffer=memoryview(rest), headers=((0, header),), times_proven_from=proven
+                )
+            )
         else:
             run.append((position, header))
         expected_offset = header.end_offset
     if run:
-        runs.append(FetchedRun(leader_epoch=epoch, buffer=buffer, headers=tuple(run), markers=markers))
+        runs.append(
+            FetchedRun(leader_epoch=epoch, buffer=buffer, headers=tuple(run), markers=markers, times_proven_from=proven)
+        )
     return tuple(runs)

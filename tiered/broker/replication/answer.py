@@ -3,9 +3,11 @@
 Owns what a follower is told, and notes how far it is: that is what moves the high watermark. Must never read the
 object store for a follower: one that needs what only the store has is told so, and reads there itself.
 
-Two fields mean something else than in an answer to a consumer. Batches are given up to the log's end. And
-`last_stable_offset`, of which a follower has no use, says where the leader's segment begins that the batches are of:
-the follower begins one there too, so that whoever leads next can go on uploading where this leader has stopped.
+Two fields, of which a follower has no use, mean something else than in an answer to a consumer, and batches are given
+up to the log's end. `last_stable_offset` says where the leader's segment begins that the batches are of: the follower
+begins one there too, so that whoever leads next can go on uploading where this leader has stopped.
+`preferred_read_replica` says how many offsets, from the first one on, are of batches whose times are not proven
+(decision 0028); the -1 of a leader from before that says nothing, so none is.
 """
 
 import logging
@@ -38,6 +40,7 @@ from tiered.wire.fetch.values import HIGH_WATERMARK_NOT_SENT
 log = logging.getLogger(__name__)
 
 MAX_WAIT_MS = 60_000
+MAX_INT32 = 2**31 - 1
 
 
 @dataclass(slots=True)
@@ -50,6 +53,7 @@ class FollowerFetchEntry:
     diverging: EpochEndOffset | None = None
     records: FileSlice | None = None
     segment_base_offset: int = -1
+    unproven_offsets: int = -1
 
 
 @dataclass(slots=True)
@@ -170,6 +174,8 @@ class FollowerAnswers:
                     entry.records = log_.read(offset, limit, end_offset=log_.log_end_offset, min_one_batch=is_first)
                     if entry.records is not None:
                         entry.segment_base_offset = log_.segment_base_offset(offset)
+                        unproven_offsets = log_.times_proven_from(offset) - offset
+                        entry.unproven_offsets = min(max(0, unproven_offsets), MAX_INT32)
                         found.total_bytes += entry.records.length
             case _:
                 self._note(partition, follower, offset, noted_at_ms)

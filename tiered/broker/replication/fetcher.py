@@ -379,6 +379,7 @@ class ReplicaFetcher:
                 latest_epoch=asked.last_fetched_epoch,
                 leader_epoch=asked.current_leader_epoch,
                 name=partition.name,
+                unproven_offsets=result.preferred_read_replica,
             )
             begins_segment = result.last_stable_offset == asked.fetch_offset
             partition.append_fetched(runs, begins_segment=begins_segment, now_ms=self._context.clock.now_ms())

@@ -55,6 +55,7 @@ class _Closed:
     max_timestamp_ms: int
     created_ms: int
     written_ms: int
+    times_are_proven: bool
     closed: bool = True
 
 
@@ -236,6 +237,7 @@ class ColdCompaction:
                 log_bytes=done.log_bytes,
                 min_timestamp_ms=done.min_timestamp_ms,
                 max_timestamp_ms=done.max_timestamp_ms,
+                max_timestamp_is_proven=done.max_timestamp_is_proven,
                 record_count=done.record_count,
                 root_sha256=done.root_sha256,
             )
@@ -353,6 +355,7 @@ def _partition(conn: Connection, where: PartitionRow, wanted: _Wanted) -> DuePar
                 max_timestamp_ms=row.max_timestamp_ms,
                 created_ms=row.committed_at_ms or 0,
                 written_ms=row.committed_at_ms or 0,
+                times_are_proven=row.max_timestamp_is_proven,
             )
             for row in free
         ],

@@ -51,4 +51,5 @@ def committed_segment(row: SegmentRow) -> CommittedSegment:
         previous_root_sha256=row.previous_root_sha256,
         committed_at_ms=row.committed_at_ms,
         uploaded_root_sha256=row.uploaded_root_sha256,
+        max_timestamp_is_proven=row.max_timestamp_is_proven or None,
     )

@@ -134,6 +134,7 @@ class SegmentLifecycle:
             aborted=local.aborted,
             producer_snapshot=local.producer_snapshot,
             previous_root_sha256=bytes.fromhex(previous_root),
+            times_proven_from=local.times_proven_from,
         )
 
     def _plan(
@@ -169,6 +170,7 @@ class SegmentLifecycle:
             log_bytes=local.size_bytes,
             min_timestamp_ms=table.min_timestamp_ms,
             max_timestamp_ms=table.max_timestamp_ms,
+            max_timestamp_is_proven=table.max_timestamp_is_proven,
             record_count=table.record_count,
             root_sha256=table.root_sha256.hex(),
             previous_root_sha256=previous_root,

@@ -91,7 +91,8 @@ def roll_if_expired(partition: Partition, now_ms: int) -> None:
         config.deletes_old_segments
         and config.retention_ms >= 0
         and active.size_bytes > 0
-        and 0 <= active.max_timestamp_ms < now_ms - config.retention_ms
+        and active.max_timestamp_ms >= 0
+        and retention.newest_ms(active) < now_ms - config.retention_ms
     ):
         partition.changed()
         partition.log.roll(now_ms)

@@ -80,7 +80,7 @@ class TierReader:
     async def _first_in_store(self, partition: Readable, timestamp_ms: int) -> tuple[int, int] | None:
         local_start = partition.offsets.local_log_start_offset
         for segment in partition.committed:
-            if segment.base_offset >= local_start or segment.max_timestamp_ms < timestamp_ms:
+            if segment.base_offset >= local_start or not segment.may_hold(timestamp_ms):
                 continue
             found = await self._in_segment(partition, segment, timestamp_ms)
             if found is not None:
@@ -97,13 +97,23 @@ class TierReader:
         )
 
     async def max_timestamp(self, partition: Partition) -> tuple[int, int] | None:
-        """(offset, timestamp) of the first record with the greatest timestamp; None for an empty partition."""
+        """(offset, timestamp) of the first record with the greatest timestamp; None where no record has one."""
         local_start = partition.log.local_log_start_offset
-        cold = [each for each in partition.committed if each.base_offset < local_start]
         hot = await self._lookups.run(partition.log.max_timestamp_offset)
-        best = max(cold, key=lambda segment: (segment.max_timestamp_ms, -segment.base_offset), default=None)
-        if best is not None and (hot is None or best.max_timestamp_ms >= hot[1]):
-            found = await self._in_segment(partition, best, best.max_timestamp_ms)
-            if found is not None:
-                return found
-        return hot
+        return await self._greatest_in_store(partition, local_start, hot)
+
+    async def _greatest_in_store(
+        self, partition: Readable, end_offset: int, best: tuple[int, int] | None
+    ) -> tuple[int, int] | None:
+        """The same of the segments that begin below `end_offset`, and of `best`."""
+        cold = [segment for segment in partition.committed if segment.base_offset < end_offset]
+        # As in one segment: those whose greatest time is not proven come first.
+        cold.sort(key=lambda each: (bool(each.max_timestamp_is_proven), -each.max_timestamp_ms, each.base_offset))
+        for segment in cold:
+            known = -segment.max_timestamp_ms, segment.base_offset
+            if segment.max_timestamp_is_proven and best is not None and known > (-best[1], best[0]):
+                break
+            best = await self._cold.greatest_timestamp(
+                partition.place_of(segment), start_offset=partition.log_start_offset, best=best
+            )
+        return best

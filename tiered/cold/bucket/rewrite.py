@@ -15,6 +15,7 @@ from tiered.cold.bucket.segments import load_run, load_tail
 from tiered.cold.object_store import ObjectStore
 from tiered.errors import Corrupt, CorruptBatch, ObjectExists
 from tiered.formats import record_batch
+from tiered.formats.batch_times import UNPROVEN
 from tiered.formats.record_batch import BatchHeader
 from tiered.formats.segment_check import ExpectedSegment
 from tiered.formats.segment_object import ChunkRow, runs
@@ -47,6 +48,7 @@ class Rewritten:
     log_bytes: int
     min_timestamp_ms: int
     max_timestamp_ms: int
+    max_timestamp_is_proven: bool
     record_count: int
     root_sha256: str
     removed_records: int
@@ -93,6 +95,7 @@ def rewrite(store: ObjectStore, order: RewriteOrder, newest: Iterable[int], scra
         previous_root_sha256=bytes.fromhex(segment.previous_root_sha256),
         aborted=[each for each in tail.aborted if each.last_offset not in cleaning.removed_markers],
         chunk_bytes=order.chunk_bytes,
+        times_proven_from=segment.base_offset if tail.footer.headers_are_proven else UNPROVEN,
     )
     table = described.table
     assert (table.base_offset, table.end_offset) == (segment.base_offset, segment.end_offset), "offsets never change"
@@ -106,6 +109,7 @@ def rewrite(store: ObjectStore, order: RewriteOrder, newest: Iterable[int], scra
         log_bytes=log_bytes,
         min_timestamp_ms=table.min_timestamp_ms,
         max_timestamp_ms=table.max_timestamp_ms,
+        max_timestamp_is_proven=table.max_timestamp_is_proven,
         record_count=table.record_count,
         root_sha256=table.root_sha256.hex(),
         removed_records=cleaning.removed_records,

@@ -7,12 +7,15 @@ blocks and runs in a thread. Must never trust a put because it returned.
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from uuid import UUID
 
 from tiered.cold.object_store import BLOCK_BYTES, ObjectStore
-from tiered.errors import CorruptFile, CorruptObject, ObjectMissing
-from tiered.formats import segment_object
+from tiered.errors import CorruptBatch, CorruptFile, CorruptObject, ObjectMissing
+from tiered.formats import batch_times, segment_object
+from tiered.formats.batch_times import UNPROVEN, BatchTimes
 from tiered.formats.chunk_table import DEFAULT_CHUNK_BYTES, ChunkTable, ChunkTableBuilder
+from tiered.formats.record_batch import DEFAULT_MAX_DECOMPRESSED_BYTES, BatchHeader
 from tiered.formats.segment_object import AbortedIndexEntry
 
 
@@ -42,13 +45,17 @@ def describe(
     previous_root_sha256: bytes,
     aborted: Sequence[AbortedIndexEntry] = (),
     chunk_bytes: int = DEFAULT_CHUNK_BYTES,
+    times_proven_from: int = UNPROVEN,
 ) -> DescribedSegment:
     """The first `size_bytes` of the segment file `fd`, checked batch by batch, in blocks of 1 MiB.
+
+    Batches from the offset `times_proven_from` on have right headers; records of the others are looked at, so that the
+    chunk table has their times right.
 
     Raises CorruptBatch for a batch whose shape or CRC is wrong, CorruptFile when the file is shorter: such a
     file is never uploaded.
     """
-    builder = ChunkTableBuilder(chunk_bytes=chunk_bytes)
+    builder = ChunkTableBuilder(chunk_bytes, partial(_times, fd, times_proven_from))
     position = 0
     while position < size_bytes:
         block = os.pread(fd, min(BLOCK_BYTES, size_bytes - position), position)
@@ -71,6 +78,18 @@ def describe(
         previous_root_sha256=previous_root_sha256,
     )
     return DescribedSegment(table=table, tail=tail)
+
+
+def _times(fd: int, times_proven_from: int, position: int, header: BatchHeader) -> BatchTimes:
+    if batch_times.is_proven(header, times_proven_from):
+        return batch_times.proven_times(header)
+    try:
+        if header.size_bytes > DEFAULT_MAX_DECOMPRESSED_BYTES:
+            raise CorruptBatch(f"a batch of {header.size_bytes} bytes is too large to be looked into")
+        return batch_times.counted_times(os.pread(fd, header.size_bytes, position))
+    except CorruptBatch:
+        # Consumers cannot read it either; its bytes are kept as they are, and nothing is known of their times.
+        return batch_times.claimed_times(header)
 
 
 def verify_stored(store: ObjectStore, key: str, expected_bytes: int, tail: bytes) -> None:

@@ -7,7 +7,8 @@ bytes that fail a check (T8).
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
@@ -21,8 +22,9 @@ from tiered.cold.single_flight import SingleFlight
 from tiered.errors import Corrupt, CorruptBatch, CorruptObject
 from tiered.file_slice import FileSlice
 from tiered.formats import chunk_table, record_batch, segment_object
+from tiered.formats.batch_times import record_times
 from tiered.formats.checkpoint import CommittedSegment
-from tiered.formats.chunk_table import ChunkRow
+from tiered.formats.chunk_table import NO_TIMESTAMP_MS, ChunkRow
 from tiered.formats.segment_check import ExpectedSegment
 from tiered.formats.segment_object import AbortedIndexEntry, SegmentTail
 from tiered.rules.pacing import read_ahead
@@ -33,6 +35,9 @@ T = TypeVar("T")
 
 DEFAULT_OPEN_TAIL_BYTES = 32 << 20
 REMEMBERED_READERS = 1024
+REMEMBERED_CHUNKS = 65_536
+"""Chunks from before decision 0028 that were looked into: 64 GiB of them, in about 10 MB."""
+_ANY_TIME_MS = 2**63 - 1
 _TAIL_OVERHEAD = 4  # A parsed table takes about so many times its bytes.
 
 
@@ -79,6 +84,8 @@ class ColdReader:
         self._tails: OrderedDict[UUID, tuple[SegmentTail, int]] = OrderedDict()
         self._tails_bytes = 0
         self._readers = SequentialReaders(read_ahead)
+        self._greatest: OrderedDict[tuple[UUID, int], int] = OrderedDict()
+        """Of chunks whose maximum is not proven, a time that none of their records is later than."""
         self.state = ColdReaderState()
         self._loads = ChunkLoads(store, self.state, cache.directory)
 
@@ -128,20 +135,54 @@ class ColdReader:
         self, place: ExpectedSegment, *, timestamp_ms: int, start_offset: int
     ) -> tuple[int, int] | None:
         """Offset and timestamp of the first record at or above `start_offset` whose timestamp is at least
-        `timestamp_ms`; None when the segment has none. Timestamps need not ascend."""
+        `timestamp_ms`; None when the segment has none. Timestamps need not ascend, and chunks whose greatest is not
+        proven are read."""
         tail = await self._open(place)
-        first = chunk_table.chunks_for_timestamp(tail.chunks, timestamp_ms)
-        if first is None:
-            return None
-        for index in range(first, len(tail.chunks)):
-            row = tail.chunks[index]
-            if row.max_timestamp_ms < timestamp_ms or row.last_offset < start_offset:
+        for index, row in enumerate(tail.chunks):
+            if row.last_offset < start_offset or not row.may_hold(timestamp_ms):
+                continue
+            if self._greatest_known(place, index) < timestamp_ms:
                 continue
             chunk = await self._chunk(place, tail.chunks, index)
-            found = await self._examine(place, _first_at, chunk, timestamp_ms, start_offset)
+            found = await self._examine(place, _first_at, chunk, row.headers_are_proven, timestamp_ms, start_offset)
             if found is not None:
                 return found
+            if not row.max_timestamp_is_proven and start_offset <= row.first_offset:
+                self._keep_greatest(place, index, timestamp_ms - 1)
         return None
+
+    async def greatest_timestamp(
+        self, place: ExpectedSegment, *, start_offset: int, best: tuple[int, int] | None
+    ) -> tuple[int, int] | None:
+        """Offset and timestamp of the first record at or above `start_offset` with the greatest timestamp, or `best`
+        (of other segments) where that is later, or as late and before it. A record without a time counts for nothing.
+        """
+        tail = await self._open(place)
+        # Chunks whose maximum is not proven have to be read in any case; then the latest ones, as long as they count.
+        ranked = sorted(enumerate(tail.chunks), key=lambda each: _latest_first(each[1]))
+        for index, row in ranked:
+            if row.last_offset < start_offset or not row.record_count:
+                continue
+            bound_ms = row.max_timestamp_ms if row.max_timestamp_is_proven else self._greatest_known(place, index)
+            if best is not None and (-bound_ms, row.first_offset) > (-best[1], best[0]):
+                continue
+            chunk = await self._chunk(place, tail.chunks, index)
+            found = await self._examine(place, _greatest_of, chunk, row.headers_are_proven, start_offset)
+            if not row.max_timestamp_is_proven and start_offset <= row.first_offset:
+                self._keep_greatest(place, index, NO_TIMESTAMP_MS if found is None else found[1])
+            if found is not None and (best is None or (-found[1], found[0]) < (-best[1], best[0])):
+                best = found
+        return best
+
+    def _greatest_known(self, place: ExpectedSegment, index: int) -> int:
+        """No record of a chunk whose maximum is not proven is later than this, as far as somebody has looked."""
+        return self._greatest.get((place.segment.object_id, index), _ANY_TIME_MS)
+
+    def _keep_greatest(self, place: ExpectedSegment, index: int, timestamp_ms: int) -> None:
+        key = (place.segment.object_id, index)
+        self._greatest[key] = min(timestamp_ms, self._greatest.pop(key, _ANY_TIME_MS))
+        if len(self._greatest) > REMEMBERED_CHUNKS:
+            self._greatest.popitem(last=False)
 
     async def tail(self, place: ExpectedSegment) -> SegmentTail:
         """The segment's footer, chunk table, leader epochs, aborted transactions and producer snapshot."""
@@ -346,13 +387,40 @@ def _cut(chunk: FileSlice, offset: int, max_bytes: int) -> tuple[FileSlice, int]
     return FileSlice(file=chunk.file, position=chunk.position + start, length=end - start), end_offset
 
 
-def _first_at(chunk: FileSlice, timestamp_ms: int, start_offset: int) -> tuple[int, int] | None:
-    """Offset and timestamp of the first record that qualifies; decodes only batches that may hold it."""
+def _latest_first(row: ChunkRow) -> tuple[bool, int]:
+    return row.max_timestamp_is_proven, -row.max_timestamp_ms
+
+
+def _batch_times(
+    chunk: FileSlice, headers_are_proven: bool, timestamp_ms: int, start_offset: int
+) -> Iterator[tuple[int, int]]:
+    """Offset and time of the records from `start_offset` on; batches whose header proves that all are earlier than
+    `timestamp_ms` are left out, and so are those that nobody can decode."""
     data = chunk.read()
     for position, header in record_batch.exact_batches(data, 0, len(data)):
-        if header.max_timestamp_ms < timestamp_ms or header.last_offset < start_offset:
+        is_proven = headers_are_proven or header.is_log_append_time
+        if header.last_offset < start_offset or (is_proven and header.max_timestamp_ms < timestamp_ms):
             continue
-        for record in record_batch.records(data, position):
-            if record.timestamp_ms >= timestamp_ms and record.offset >= start_offset:
-                return record.offset, record.timestamp_ms
+        with suppress(CorruptBatch):
+            for offset, record_ms in record_times(data, position):
+                if offset >= start_offset:
+                    yield offset, record_ms
+
+
+def _first_at(
+    chunk: FileSlice, headers_are_proven: bool, timestamp_ms: int, start_offset: int
+) -> tuple[int, int] | None:
+    """Offset and timestamp of the first record that qualifies."""
+    for offset, record_ms in _batch_times(chunk, headers_are_proven, timestamp_ms, start_offset):
+        if record_ms >= timestamp_ms:
+            return offset, record_ms
     return None
+
+
+def _greatest_of(chunk: FileSlice, headers_are_proven: bool, start_offset: int) -> tuple[int, int] | None:
+    """Offset and timestamp of the first record with the greatest timestamp; None where no record has one."""
+    best: tuple[int, int] | None = None
+    for offset, record_ms in _batch_times(chunk, headers_are_proven, 0, start_offset):
+        if record_ms >= 0 and (best is None or record_ms > best[1]):
+            best = offset, record_ms
+    return best

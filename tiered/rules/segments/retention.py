@@ -33,6 +33,10 @@ class ColdSegment(Protocol):
         """-1 when no record carries a timestamp."""
 
     @property
+    def max_timestamp_is_proven(self) -> bool | None:
+        """As `LocalSegment.times_are_proven`."""
+
+    @property
     def committed_at_ms(self) -> int: ...
 
 
@@ -185,7 +189,9 @@ def new_log_start_offset(
             base_offset=segment.base_offset,
             end_offset=segment.end_offset,
             size_bytes=segment.log_bytes,
-            newest_ms=_newest_ms(segment, segment.committed_at_ms),
+            newest_ms=_newest_ms(
+                segment.max_timestamp_ms, bool(segment.max_timestamp_is_proven), segment.committed_at_ms
+            ),
             keep=None,
         )
         for segment in cold
@@ -193,7 +199,7 @@ def new_log_start_offset(
     candidates.extend(
         _local(
             segment,
-            _newest_ms(segment, segment.written_ms),
+            newest_ms(segment),
             log_start_offset,
             cold_end_offset,
             high_watermark,
@@ -215,9 +221,18 @@ def new_log_start_offset(
     )
 
 
-def _newest_ms(segment: LocalSegment | ColdSegment, written_ms: int) -> int:
-    """Whose age total retention judges: the newest record's time, or the file's where no record has a time."""
-    return segment.max_timestamp_ms if segment.max_timestamp_ms >= 0 else written_ms
+def newest_ms(segment: LocalSegment) -> int:
+    """The moment from which total retention counts the age of a local segment."""
+    return _newest_ms(segment.max_timestamp_ms, segment.times_are_proven, segment.written_ms)
+
+
+def _newest_ms(max_timestamp_ms: int, is_proven: bool, written_ms: int) -> int:
+    """The moment from which total retention counts: the newest record's time as in Kafka, or when a broker wrote the
+    segment where no record has a time. Where no broker has looked at the records, the later of both: a record is not
+    deleted for what a producer said of its time."""
+    if is_proven:
+        return max_timestamp_ms if max_timestamp_ms >= 0 else written_ms
+    return max(max_timestamp_ms, written_ms)
 
 
 def _decide(

@@ -38,6 +38,10 @@ class LocalSegment(Protocol):
         """When the broker wrote its last record, by the broker's clock."""
 
     @property
+    def times_are_proven(self) -> bool:
+        """Whether brokers have looked at every record, so that the greatest timestamp is no mere claim."""
+
+    @property
     def closed(self) -> bool: ...
 
 
@@ -46,8 +50,11 @@ S = TypeVar("S", bound=LocalSegment)
 
 def aged_from_ms(segment: LocalSegment) -> int:
     """The moment from which a segment's age counts where nothing is deleted for good: its newest record's time, but
-    never later than the broker wrote it. A client's clock that is ahead holds nothing up."""
-    return min(segment.max_timestamp_ms, segment.written_ms) if segment.max_timestamp_ms >= 0 else segment.written_ms
+    never later than the broker wrote it, so that a client's clock that is ahead holds nothing up. A time that is
+    missing, or not proven, counts as new."""
+    if segment.times_are_proven and segment.max_timestamp_ms >= 0:
+        return min(segment.max_timestamp_ms, segment.written_ms)
+    return segment.written_ms
 
 
 class UploadWait(StrEnum):

@@ -111,6 +111,7 @@ def fetch(leader: Partition, follower: Partition, *, now_ms: float = 0.0) -> Non
             latest_epoch=last_fetched_epoch(follower.log.leader_epochs, offset),
             leader_epoch=leader.leader_epoch,
             name=follower.name,
+            unproven_offsets=max(0, leader.log.times_proven_from(offset) - offset),
         )
         begins = leader.log.segment_base_offset(offset) == offset
         follower.append_fetched(runs, begins_segment=begins, now_ms=0)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
+import pytest
+
 from tests.support.partition_appends import append, batch
 from tests.unit.broker.replication.replicas import TOPIC_ID, replica, row, tell
 from tests.unit.broker.tiering.tiers import tiers
@@ -48,8 +50,8 @@ class ScriptedLeader:
             return await self.questions.get()
 
 
-def answer(high_watermark: int, records: bytes = b"") -> FetchResponse:
-    result = FetchPartitionResult(0, 0, high_watermark, 0, 0, bytearray(records), diverging_epoch=None)
+def answer(high_watermark: int, records: bytes = b"", unproven_offsets: int = 0) -> FetchResponse:
+    result = FetchPartitionResult(0, 0, high_watermark, 0, 0, bytearray(records), None, unproven_offsets)
     return FetchResponse(0, 0, 0, [FetchTopicResult(None, TOPIC_ID, [result])])
 
 
@@ -148,3 +150,15 @@ async def test_a_leader_that_does_not_answer_is_asked_again_on_another_connectio
         told.set_result(answer(1, parts.records))
         await parts.leader.asked()
         assert (parts.leader.opened, parts.ends) == (2, (1, 1))
+
+
+@pytest.mark.parametrize(("unproven_offsets", "proven_from"), [(0, 0), (1, 1), (2**31 - 1, 1), (-1, 1)])
+async def test_a_follower_takes_its_leaders_word_for_times_and_an_old_leaders_for_nothing(
+    folder_on_disk: Path, unproven_offsets: int, proven_from: int
+) -> None:
+    async with following(folder_on_disk) as made:
+        _, waiting = await made.leader.asked()
+        waiting.set_result(answer(1, made.records, unproven_offsets))
+        await made.leader.asked()
+        assert made.follower.log.log_end_offset == 1
+        assert made.follower.log.times_proven_from(0) == proven_from

@@ -154,6 +154,7 @@ class Segment:
     created_ms: int = 0
     written_ms: int = 0
     closed: bool = True
+    times_are_proven: bool = True
 
 
 SEGMENTS = [Segment(0, 10), Segment(10, 20), Segment(20, 25, closed=False)]

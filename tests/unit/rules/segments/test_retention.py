@@ -20,6 +20,7 @@ class Local:
     created_ms: int = NOW_MS
     written_ms: int = NOW_MS
     closed: bool = True
+    times_are_proven: bool = True
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class Committed:
     log_bytes: int = 100
     max_timestamp_ms: int = NOW_MS
     committed_at_ms: int = NOW_MS
+    max_timestamp_is_proven: bool = True
 
 
 def aged(ages_ms: list[int]) -> list[Local]:
@@ -283,3 +285,35 @@ def test_log_start_only_grows_and_respects_pins_and_the_tiers(
     deletes = [verdict.deletes for verdict in decided.verdicts]
     assert deletes == sorted(deletes, reverse=True)
     assert len(decided.verdicts) == len(cold) + len(hot)
+
+
+# What a producer has said of its records' times, and no broker has looked at
+
+
+@pytest.mark.parametrize("claimed_ms", [-1, 0, NOW_MS - 10_000, NOW_MS - 50])
+def test_a_time_that_is_not_proven_makes_no_record_older_than_its_segment(claimed_ms: int) -> None:
+    young = replace(COLD[0], max_timestamp_ms=claimed_ms, committed_at_ms=NOW_MS - 100, max_timestamp_is_proven=False)
+    kept_ms = 50 if claimed_ms == NOW_MS - 50 else 100
+    assert total([young], [], retention_ms=kept_ms).delete_before_offset == 0
+    assert total([young], [], retention_ms=kept_ms - 1).delete_before_offset == 10
+    written, *others = aged([0, 0])
+    local_one = replace(written, max_timestamp_ms=claimed_ms, written_ms=NOW_MS - 100, times_are_proven=False)
+    segments = [local_one, *others]
+    assert total([], segments, retention_ms=kept_ms, remote_enabled=False).delete_before_offset == 0
+    assert total([], segments, retention_ms=kept_ms - 1, remote_enabled=False).delete_before_offset == 10
+
+
+def test_old_and_new_segments_go_by_what_is_known_of_each() -> None:
+    rows = [
+        replace(COLD[0], max_timestamp_ms=-1, committed_at_ms=NOW_MS - 900, max_timestamp_is_proven=False),
+        replace(COLD[1], max_timestamp_ms=NOW_MS - 900, committed_at_ms=NOW_MS),
+        replace(COLD[2], max_timestamp_ms=NOW_MS - 900, committed_at_ms=NOW_MS, max_timestamp_is_proven=False),
+    ]
+    assert total(rows, [], retention_ms=500).delete_before_offset == 20
+
+
+def test_a_local_copy_whose_times_are_not_proven_ages_from_its_last_append() -> None:
+    first, *others = aged([500, 500])
+    segments = [replace(first, times_are_proven=False, written_ms=NOW_MS - 100), *others]
+    assert local(segments, local_retention_ms=100).delete_before_offset == 0
+    assert local(segments, local_retention_ms=99).delete_before_offset == 20

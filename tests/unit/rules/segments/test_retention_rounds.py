@@ -27,6 +27,7 @@ class Committed:
     max_timestamp_ms: int
     log_bytes: int = 100
     committed_at_ms: int = NOW_MS
+    max_timestamp_is_proven: bool = True
 
 
 def aged(ages_ms: Sequence[int]) -> list[Committed]:

@@ -21,6 +21,7 @@ class Segment:
     created_ms: int = NOW_MS - 20
     written_ms: int = NOW_MS - 10
     closed: bool = True
+    times_are_proven: bool = True
 
 
 LOG = [Segment(0, 10), Segment(10, 20), Segment(20, 30), replace(Segment(30, 35), closed=False)]

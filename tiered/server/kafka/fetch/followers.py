@@ -146,5 +146,6 @@ def _result(request: RawRequest, entry: FollowerFetchEntry) -> FetchPartitionRes
         partition.log_start_offset,
         records,
         None,
+        entry.unproven_offsets,
         diverging_epoch=entry.diverging,
     )
