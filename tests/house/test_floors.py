@@ -12,7 +12,6 @@ from tests.house.sources import parsed
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = sorted([*ROOT.glob("tiered/**/*.py"), *ROOT.glob("spark/**/*.py")])
-MAX_LINES = 600
 MOST_IN_A_CIRCLE = 2
 # The door itself, and what runs outside a broker, on a machine whose clock is the only one there is.
 MAY_READ_CLOCKS = {"tiered/runtime.py", "tiered/testing/faulty_s3.py"}
@@ -101,12 +100,6 @@ def test_the_scan_sees_every_way_to_a_clock(source: str) -> None:
 @pytest.mark.parametrize("source", ["from uuid import UUID", "from datetime import datetime, UTC", "clock.now_ms()"])
 def test_the_scan_leaves_plain_values_alone(source: str) -> None:
     assert not list(uses_of_clocks(ast.parse(source)))
-
-
-def test_a_module_fits_in_one_head() -> None:
-    lines = {relative(path): path.read_text().count("\n") for path in SOURCES}
-    long = {path: count for path, count in lines.items() if count > MAX_LINES}
-    assert not long, f"beyond {MAX_LINES} lines a module has more than one responsibility"
 
 
 def test_a_module_says_what_it_is() -> None:

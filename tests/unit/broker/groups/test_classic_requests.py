@@ -49,7 +49,7 @@ async def test_a_request_that_is_refused_makes_no_group(
 
 @pytest.mark.parametrize("names", [{"instance_id": "i" * MAX_NAME_CHARS}, {"client_id": "zero\0byte"}])
 async def test_a_member_can_come_back_with_the_id_that_it_was_given(
-    broker: Coordinating, names: dict[str, str]
+    broker: Coordinating, names: dict[str, Any]
 ) -> None:
     groups, request = ClassicGroups(broker.groups), replace(joining(), **names)
     first = await groups.join(request)
