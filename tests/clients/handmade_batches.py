@@ -128,13 +128,14 @@ def cases(now_ms: int) -> list[Case]:
     made = Maker(now_ms)
     found = [*_headers(made), *_frames(made), *_topics(made)]
     for codec, name in enumerate(CODECS):
-        of_codec = (*_times(made, codec), *_counts(made, codec), *_records(made, codec))
+        of_codec = (*timed(made, codec), *_counts(made, codec), *_records(made, codec))
         found += [replace(case, name=f"{case.name}, {name}") for case in of_codec]
     assert len({case.name for case in found}) == len(found)
     return found
 
 
-def _times(made: Maker, codec: int) -> Iterator[Case]:
+def timed(made: Maker, codec: int) -> Iterator[Case]:
+    """Three records with keys of their own and all kinds of times."""
     base_ms = made.base_ms
     last_ms = base_ms + 120_000
 

@@ -4,7 +4,8 @@ unless a reason is named here, what is stored is the same, and so are the offset
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
@@ -12,7 +13,7 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from tests.apache_kafka import ApacheKafka, apache_kafka
 from tests.broker_process import BrokerProcess
 from tests.clients.clients import admin
-from tests.clients.handmade_batches import CODECS, TOPICS, Case, Maker, cases, record
+from tests.clients.handmade_batches import CODECS, TOPICS, Case, Maker, cases, record, timed
 from tests.clients.raw import RawConnection
 from tiered.formats import record_batch
 from tiered.formats.record_batch import Record
@@ -25,6 +26,14 @@ UNKNOWN_SERVER_ERROR, CORRUPT_MESSAGE, INVALID_RECORD = -1, 2, 87
 NOT_YET = (3, 6)
 LIST_OFFSETS, GREATEST_TIME = 2, -3
 WAIT_S = 120.0
+QUICK = {"log.cleaner.backoff.ms": 20, "log.retention.check.interval.ms": 100}
+COMPACT = {
+    "cleanup.policy": "compact",
+    "min.cleanable.dirty.ratio": "0.01",
+    "delete.retention.ms": "0",
+    # What is uploaded before it is compacted stays so in the store.
+    "remote.copy.lag.ms": str(10**11),
+}
 Broker = ApacheKafka | BrokerProcess
 Place = tuple[str, int]
 Found = tuple[int, int, int]
@@ -234,18 +243,20 @@ def by_model(records: list[Record], times: list[int]) -> list[Found]:
     return found
 
 
-def check_times(run: Run, where: str) -> None:
-    """Ours finds for each case what the model says of its records, which is what Kafka finds."""
-    names = run.taken_by_both()
-    times = {run.places[name]: times_around(run.ours.stored[name]) for name in names}
-    found = offsets_at(run.ours.broker, times)
+def check_side(run: Run, side: Side, where: str) -> None:
+    check_places(side.broker, {name: (run.places[name], records) for name, records in side.stored.items()}, where)
+
+
+def check_places(broker: Broker, named: dict[str, tuple[Place, list[Record]]], where: str) -> None:
+    """Finds by time what the model says of the records."""
+    times = {place: times_around(records) for place, records in named.values()}
+    found = offsets_at(broker, times)
     wrong = {
-        name: (found[place], by_model(run.ours.stored[name], times[place]))
-        for name in names
-        for place in (run.places[name],)
-        if found[place] != by_model(run.ours.stored[name], times[place])
+        name: (times[place], found[place], by_model(records, times[place]))
+        for name, (place, records) in named.items()
+        if found[place] != by_model(records, times[place])
     }
-    assert not wrong, f"{where}: {len(wrong)} of {len(names)} differ: {list(wrong.items())[:3]}"
+    assert not wrong, f"{where}: {len(wrong)} of {len(named)} differ: {list(wrong.items())[:3]}"
 
 
 def test_what_kafka_refuses_is_refused_with_its_code(run: Run) -> None:
@@ -292,30 +303,21 @@ def without_times(records: list[Record]) -> list[tuple[int, bytes | None, bytes 
 
 
 def test_kafka_finds_what_the_model_says(run: Run) -> None:
-    names = run.taken_by_both()
-    times = {run.places[name]: times_around(run.kafka.stored[name]) for name in names}
-    found = offsets_at(run.kafka.broker, times)
-    wrong = [
-        (name, found[place], by_model(run.kafka.stored[name], times[place]))
-        for name in names
-        for place in (run.places[name],)
-        if found[place] != by_model(run.kafka.stored[name], times[place])
-    ]
-    assert not wrong, wrong[:3]
+    check_side(run, run.kafka, "Kafka")
 
 
 def test_times_are_found_as_kafka_finds_them_hot_after_a_restart_and_cold(run: Run) -> None:
     broker = run.ours.broker
     assert isinstance(broker, BrokerProcess)
-    check_times(run, "hot")
+    check_side(run, run.ours, "hot")
     assert broker.stop() == 0
     broker.start()
-    check_times(run, "after a restart")
-    make_cold(broker, {run.places[name]: run.ours.stored[name][-1].offset + 1 for name in run.taken_by_both()})
-    check_times(run, "cold")
+    check_side(run, run.ours, "after a restart")
+    make_cold(broker, {run.places[name]: records[-1].offset + 1 for name, records in run.ours.stored.items()})
+    check_side(run, run.ours, "cold")
     broker.kill()
     broker.start()
-    check_times(run, "cold, after a kill")
+    check_side(run, run.ours, "cold, after a kill")
 
 
 def make_cold(broker: BrokerProcess, ends: dict[Place, int]) -> None:
@@ -333,3 +335,44 @@ def change_settings(broker: BrokerProcess, topics: set[str], settings: dict[str,
         wanted.append(resource)
     for future in admin(broker.bootstrap).incremental_alter_configs(wanted).values():
         future.result(30)
+
+
+def test_times_are_found_after_compaction_in_both_tiers(tmp_path: Path) -> None:
+    """By the model, of the newest record of each key: a third batch has one of the keys anew."""
+    made = Maker(int(time.time() * 1000))
+    before, again, after = (
+        made.plain(record(0, ms=ms, key=key), 1)
+        for ms, key in ((-600_000, b"k1"), (30_000, b"k0"), (-1_200_000, b"k9"))
+    )
+    all_cases = [
+        replace(case, name=f"{case.name}, {name}")
+        for codec, name in enumerate(CODECS)
+        for case in timed(made, codec)
+        if case.topic == "plain"
+    ]
+    broker = BrokerProcess(tmp_path / "data", settings=QUICK).start()
+    try:
+        wanted = NewTopic("t", len(all_cases), 1, config={"retention.ms": "-1", **COMPACT})
+        admin(broker.bootstrap).create_topics([wanted])["t"].result(30)
+        named: dict[str, tuple[Place, list[Record]]] = {}
+        with RawConnection(broker, timeout_s=120) as connection:
+            for partition, case in enumerate(all_cases):
+                sent = (before, case.data, again, after)
+                codes = [connection.produce("t", data, partition=partition).error_code for data in sent]
+                assert [codes[0], *codes[2:]] == [0, 0, 0], (case.name, codes)
+                if codes[1] == 0:
+                    newest = {one.key: one for one in read(connection, "t", partition)}
+                    named[case.name] = (("t", partition), sorted(newest.values(), key=lambda one: one.offset))
+            assert len(named) >= 75
+            change_settings(broker, {"t"}, {"segment.ms": "50"})
+            deadline = time.monotonic() + WAIT_S
+            for name, (place, records) in named.items():
+                while read(connection, *place) != records:
+                    assert time.monotonic() < deadline, (name, records, read(connection, *place))
+                    time.sleep(0.1)
+        check_places(broker, named, "compacted")
+        change_settings(broker, {"t"}, {"remote.copy.lag.ms": "0"})
+        make_cold(broker, {place: records[-1].offset + 1 for place, records in named.values()})
+        check_places(broker, named, "compacted and cold")
+    finally:
+        broker.ensure_stopped()
