@@ -10,7 +10,7 @@ import subprocess
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +23,7 @@ from tests.broker_process import BrokerProcess
 from tests.clients.foreign_tools import tool
 from tests.clients.java_client import compiled
 from tests.clients.orders import Order, Orders
+from tests.support.turn_by_turn import TURN_BY_TURN
 
 if TYPE_CHECKING:
     from tests.clients.three_brokers import ThreeBrokers
@@ -36,6 +37,10 @@ APART_MS = 10
 """Of orders, in their own time, which begins now: retention goes by it."""
 DEADLINE_S = 120.0
 AWAY_S = 12.0
+STILL_S = 2.0
+FAILOVER_S = 30.0
+PREFIXES, PREFIXES_IDS = [(), TURN_BY_TURN], ["as served", "turn by turn"]
+MakeCluster = Callable[..., AbstractContextManager["ThreeBrokers"]]
 
 
 @pytest.fixture(scope="module")
@@ -146,6 +151,9 @@ class Committed:
         self.values: dict[str, list[str]] = defaultdict(list)
         """Of each key, in their order."""
         self.count = 0
+        self.longest_gap_s = 0.0
+        """Between two moments at which something came."""
+        self._came_s = 0.0
         self._consumer = Consumer(
             {"bootstrap.servers": bootstrap, "group.id": "reader", "isolation.level": "read_committed"}
         )
@@ -158,7 +166,12 @@ class Committed:
             self.read(0.5)
 
     def read(self, timeout_s: float) -> None:
-        for message in self._consumer.consume(1000, timeout_s):
+        messages = self._consumer.consume(1000, timeout_s)
+        if messages:
+            now_s = time.monotonic()
+            self.longest_gap_s = max(self.longest_gap_s, now_s - (self._came_s or now_s))
+            self._came_s = now_s
+        for message in messages:
             assert message.error() is None, message.error()
             self.values[(message.key() or b"").decode()].append((message.value() or b"").decode())
             self.count += 1
@@ -190,6 +203,36 @@ def run(place: Place, *, kills: int, seed: int) -> None:
     finish(place, joined, counts)
     application.stop()
     print(f"{kills} kills of each (seed {seed}): {orders.count} orders, each joined and counted once")
+
+
+def run_for(place: Place, seconds: float, *, kills_brokers: bool, seed: int = 1) -> float:
+    """How long the application stood still at most, in seconds."""
+    chance = random.Random(seed)
+    place.application.start()
+    joined, counts = Committed(place.bootstrap, "joined"), Committed(place.bootstrap, "counts")
+    go_on(joined, place.application)
+    joined.longest_gap_s = 0.0
+    kills, ends = 0, time.monotonic() + seconds
+    while time.monotonic() < ends:
+        if kills_brokers:
+            broker = chance.choice(place.brokers)
+            broker.kill()
+            kills += 1
+            read_for(joined, chance.uniform(0.0, 12.0))
+            go_on(joined, place.application)
+            broker.start()
+        read_for(joined, chance.uniform(1.0, 5.0))
+    go_on(joined, place.application)
+    finish(place, joined, counts)
+    place.application.stop()
+    print(f"{seconds:g} s, {kills} brokers killed: {joined.count} orders, none waited {joined.longest_gap_s:.2f} s")
+    return joined.longest_gap_s
+
+
+def read_for(joined: "Committed", seconds: float) -> None:
+    ends = time.monotonic() + seconds
+    while time.monotonic() < ends:
+        joined.read(0.1)
 
 
 def finish(place: Place, joined: "Committed", counts: "Committed") -> None:
@@ -237,6 +280,28 @@ def test_each_order_counts_once_while_brokers_of_a_cluster_are_killed(
 ) -> None:
     with place(built, tmp_path, three_brokers.brokers) as made:
         run(made, kills=3, seed=3)
+
+
+@pytest.mark.interop
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("prefix", PREFIXES, ids=PREFIXES_IDS)
+def test_no_transaction_stands_still_while_nothing_is_wrong(
+    built: Path, tmp_path: Path, make_cluster: MakeCluster, prefix: Sequence[str]
+) -> None:
+    with make_cluster(prefix=prefix) as cluster, place(built, tmp_path, cluster.brokers) as made:
+        assert run_for(made, 60.0, kills_brokers=False) <= STILL_S
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("prefix", PREFIXES, ids=PREFIXES_IDS)
+def test_no_transaction_waits_for_more_than_a_failover(
+    built: Path, tmp_path: Path, make_cluster: MakeCluster, prefix: Sequence[str]
+) -> None:
+    """TIERED_STREAMS_MINUTES long; whoever is killed coordinates some of the groups and transactions."""
+    minutes = float(os.environ.get("TIERED_STREAMS_MINUTES", "10"))
+    with make_cluster(prefix=prefix) as cluster, place(built, tmp_path, cluster.brokers) as made:
+        assert run_for(made, 60.0 * minutes, kills_brokers=True) <= FAILOVER_S
 
 
 @pytest.mark.interop

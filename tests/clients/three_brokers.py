@@ -1,16 +1,16 @@
 """Three real brokers on one PostgreSQL with one object store, as a pytest plugin: `pytest_plugins = [...]`."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.broker_process import BrokerProcess
-from tests.support.turn_by_turn import TURN_BY_TURN
 
 if TYPE_CHECKING:
     from tests.postgres import PostgresDatabases
@@ -41,18 +41,18 @@ def three_brokers(
         yield made
 
 
-@pytest.fixture(scope="module")
-def turn_by_turn_brokers(
-    tmp_path_factory: pytest.TempPathFactory, postgres_databases: "PostgresDatabases"
-) -> Iterator[ThreeBrokers]:
-    """The same, whose brokers pause after each item of a long loop."""
-    with cluster(tmp_path_factory.mktemp("turns"), postgres_databases, prefix=TURN_BY_TURN) as made:
-        yield made
+@pytest.fixture
+def make_cluster(
+    tmp_path: Path, postgres_databases: "PostgresDatabases"
+) -> Callable[..., AbstractContextManager[ThreeBrokers]]:
+    """Three brokers that a test has alone, started with a `prefix` or without one."""
+    return partial(cluster, tmp_path / "brokers", postgres_databases)
 
 
 @contextmanager
 def cluster(folder: Path, databases: "PostgresDatabases", *, prefix: Sequence[str] = ()) -> Iterator[ThreeBrokers]:
     """Three brokers that run inside the block."""
+    folder.mkdir(exist_ok=True)
     url = databases.create()
     made = tuple(
         BrokerProcess(
