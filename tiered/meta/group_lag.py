@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 from uuid import UUID
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, bindparam, func, select
 
 from tiered.meta.tables import consumer_group, group_offset, partition_position
 
@@ -33,24 +33,26 @@ def count(conn: Connection) -> int:
 
 def load_all(conn: Connection, *, limit: int) -> tuple[CommittedOffsetRow, ...]:
     """Up to `limit` committed offsets, by group; without those below 0, which are no positions."""
-    columns, positions = group_offset.c, partition_position.c
-    statement = (
-        select(
-            columns.group_id,
-            columns.topic_id,
-            columns.partition,
-            columns.committed_offset,
-            columns.committed_at_ms,
-            positions.high_watermark,
-        )
-        .outerjoin(
-            partition_position, (positions.topic_id == columns.topic_id) & (positions.partition == columns.partition)
-        )
-        .where(columns.committed_offset >= 0)
-        .order_by(columns.group_id, columns.topic_id, columns.partition)
-        .limit(limit)
+    return tuple(CommittedOffsetRow(*row) for row in conn.execute(_ALL, {"most": limit}))
+
+
+_OFFSETS, _POSITIONS = group_offset.c, partition_position.c
+_ALL = (
+    select(
+        _OFFSETS.group_id,
+        _OFFSETS.topic_id,
+        _OFFSETS.partition,
+        _OFFSETS.committed_offset,
+        _OFFSETS.committed_at_ms,
+        _POSITIONS.high_watermark,
     )
-    return tuple(CommittedOffsetRow(*row) for row in conn.execute(statement))
+    .outerjoin(
+        partition_position, (_POSITIONS.topic_id == _OFFSETS.topic_id) & (_POSITIONS.partition == _OFFSETS.partition)
+    )
+    .where(_OFFSETS.committed_offset >= 0)
+    .order_by(_OFFSETS.group_id, _OFFSETS.topic_id, _OFFSETS.partition)
+    .limit(bindparam("most"))
+)
 
 
 def high_watermarks(conn: Connection, topic_ids: Collection[UUID]) -> Mapping[tuple[UUID, int], int]:

@@ -149,16 +149,7 @@ def delete_topic(conn: Connection, topic_id: UUID, *, now_ms: int, purge_after_m
     number = take_number(conn)
     pins.refuse_deletion(conn, topic_id, load_living(conn, topic_id).name)
     conn.execute(update(topic).where(topic.c.topic_id == topic_id).values(deleted_at_ms=now_ms, change_number=number))
-    conn.execute(
-        update(partition)
-        .where(partition.c.topic_id == topic_id)
-        .values(
-            leader=NO_LEADER,
-            leader_epoch=partition.c.leader_epoch + 1,
-            partition_epoch=partition.c.partition_epoch + 1,
-            change_number=number,
-        )
-    )
+    conn.execute(_WITHOUT_LEADERS, {"of_topic": topic_id, "change": number})
     segments.retire_topic(conn, topic_id, now_ms=now_ms, purge_after_ms=purge_after_ms, change_number=number)
     for reports in (transaction_offset, group_offset, local_segment, partition_position):
         _delete_what_nobody_writes(conn, reports, [topic_id])
@@ -247,6 +238,16 @@ def _tombstones(conn: Connection, statement: Select[Any], parameters: Mapping[st
     return tuple(_topic_row(row, {}) for row in conn.execute(statement, parameters).mappings())
 
 
+_WITHOUT_LEADERS = (
+    update(partition)
+    .where(partition.c.topic_id == bindparam("of_topic"))
+    .values(
+        leader=NO_LEADER,
+        leader_epoch=partition.c.leader_epoch + 1,
+        partition_epoch=partition.c.partition_epoch + 1,
+        change_number=bindparam("change"),
+    )
+)
 _TOMBSTONES = select(topic).order_by(topic.c.deleted_at_ms).limit(bindparam("most"))
 _DELETED = _TOMBSTONES.where(topic.c.deleted_at_ms.is_not(None))
 # Sweeps ask for these all the time, and each would be a cycle for the garbage collector: it is made once.

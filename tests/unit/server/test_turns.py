@@ -6,6 +6,7 @@ from collections.abc import Coroutine, Hashable
 
 import pytest
 
+from tests.support.garbage import noted_garbage
 from tiered.errors import ShuttingDown
 from tiered.server.kafka.transport.outbox import Parts
 from tiered.server.kafka.transport.requests import Answer, DelayedAnswer, Overlapping, Requests
@@ -354,3 +355,21 @@ async def test_an_answer_whose_connection_ended_before_it_waited_is_cleared_away
     async with asyncio.timeout(5):
         while inspect.getcoroutinestate(late) != inspect.CORO_CLOSED:
             await asyncio.sleep(0)
+
+
+async def test_a_request_that_is_broken_off_in_a_pause_leaves_nothing_for_the_collector() -> None:
+    turns, client = Turns(Clock()), Client()
+
+    async def pauses() -> Parts:
+        while True:
+            await asyncio.sleep(0)
+
+    with noted_garbage() as garbage:
+        client.requests.take(turns.begin("one", pauses()))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        client.close()
+        async with asyncio.timeout(5):
+            while len(asyncio.all_tasks()) > 1:
+                await asyncio.sleep(0)
+    assert not garbage

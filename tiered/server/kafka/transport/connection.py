@@ -116,7 +116,7 @@ class _Ended:
     def explain(self, error: Exception) -> None:
         """Says in the log what a request of the connection came to."""
         if isinstance(error, TieredError):
-            self._handler.complain("connection from %s closed: %s", self._host, error)
+            self._handler.complain("connection from %s closed: %s", self._host, str(error))
         else:
             unforeseen = "connection from %s closed: a request failed in an unforeseen way"
             log.error(unforeseen, self._host, exc_info=error)

@@ -148,6 +148,7 @@ class Turns:
         try:
             return call()
         finally:
+            del call  # It may hold an exception, which holds this frame from now on.
             self._used_ms += self._now_ms() - started_ms
             self._schedule()
 
