@@ -1,8 +1,8 @@
 """Real segments in a real store, for tests of whatever reads them."""
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from uuid import UUID, uuid4
@@ -13,6 +13,7 @@ from tiered.formats import object_key, record_batch
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.formats.record_batch import Compression, Record
 from tiered.formats.segment_check import ExpectedSegment
+from tiered.formats.segment_object import SegmentFooter, build_tail, read_footer, read_tail
 
 TOPIC = "orders"
 TOPIC_ID = UUID("6f1d2c1e-0000-4000-8000-00000000cafe")
@@ -63,6 +64,31 @@ def batches(
     return tuple(made)
 
 
+def as_it_was(described: uploader.DescribedSegment) -> uploader.DescribedSegment:
+    """The same as a broker from before decision 0028 has described it, but for times that it had from headers."""
+    claimed = {"max_timestamp_is_proven": False, "headers_are_proven": False}
+    table = described.table
+    chunks = tuple(replace(row, max_timestamp_ms=-1, **claimed) for row in table.chunks)
+    footer = read_footer(described.tail, described.object_bytes)
+    assert isinstance(footer, SegmentFooter)
+    tail = read_tail(described.tail, described.object_bytes)
+    table = replace(table, chunks=chunks, max_timestamp_ms=-1, **claimed)
+    return uploader.DescribedSegment(
+        table=table,
+        tail=build_tail(
+            table,
+            cluster_id=footer.cluster_id,
+            topic_id=footer.topic_id,
+            topic=footer.topic,
+            partition=footer.partition,
+            leader_epochs=tail.leader_epochs,
+            aborted=tail.aborted,
+            producer_snapshot=tail.producer_snapshot,
+            previous_root_sha256=footer.previous_root_sha256,
+        ),
+    )
+
+
 def store_segment(
     store: ObjectStore,
     directory: Path,
@@ -74,13 +100,16 @@ def store_segment(
     chunk_bytes: int = 8192,
     previous_root_sha256: str = NO_ROOT,
     producer_snapshot: bytes = b"",
+    written: Callable[[bytes], bytes | bytearray] = bytes,
+    times_proven_from: int = 0,
+    is_old: bool = False,
 ) -> StoredSegment:
-    """Writes the log to a file in `directory`, describes it, stores it, checks it."""
-    log = b"".join(
-        batches(
-            tuple(timestamps), base_offset=base_offset, records_per_batch=records_per_batch, value_bytes=value_bytes
-        )
+    """Writes the log to a file in `directory`, describes it, stores it, checks it. `written` changes each batch before.
+    `is_old`: as a broker from before decision 0028 has done."""
+    made = batches(
+        tuple(timestamps), base_offset=base_offset, records_per_batch=records_per_batch, value_bytes=value_bytes
     )
+    log = b"".join(written(each) for each in made)
     object_id = uuid4()
     end_offset = base_offset + len(timestamps)
     key = object_key.segment_key(TOPIC, TOPIC_ID, PARTITION, base_offset, end_offset, 1, object_id)
@@ -98,8 +127,10 @@ def store_segment(
             producer_snapshot=producer_snapshot,
             previous_root_sha256=bytes.fromhex(previous_root_sha256),
             chunk_bytes=chunk_bytes,
-            times_proven_from=0,
+            times_proven_from=times_proven_from,
         )
+        if is_old:
+            described = as_it_was(described)
         store.put_segment(key, file.fileno(), len(log), described.tail)
     uploader.verify_stored(store, key, described.object_bytes, described.tail)
     committed = CommittedSegment(

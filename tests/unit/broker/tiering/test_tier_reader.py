@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -89,3 +91,38 @@ async def test_a_look_up_by_time_finds_nothing_below_a_log_start_within_a_batch(
         await made.lifecycle.move_log_start(partition, 1)
         assert await reader.offset_for_timestamp(partition, 0) == (1, FIRST_MS + 1)
         await made.cold_reader.stop()
+
+
+def one_record(times: list[int], number: int) -> bytearray:
+    return bytearray(encode_batch([Record(offset=0, timestamp_ms=times[number], key=None, value=b"v" * 500)]))
+
+
+async def test_minus_three_is_the_first_of_the_latest_records_whichever_tier_they_are_in(tmp_path: Path) -> None:
+    """The times of the segments' records, the last one hot; what objects from before say of them is wrong."""
+    for times, expected in (
+        ([5, 9, 9, 1, 9, 9], (1, 9)),
+        ([5, 1, 2, 3, 4, 5], (0, 5)),
+        ([5, 1, 2, 3, 4, 6], (5, 6)),
+        ([-1] * 6, None),
+    ):
+        for wrong in (False, True):
+            folder = tmp_path / f"{times}-{wrong}"
+            folder.mkdir()
+            configs = {"local.retention.bytes": "0", "retention.ms": "-1"}
+            batches = partial(one_record, times)
+            async with tiers(folder, configs, written=batches) as made, asyncio.TaskGroup() as group:
+                partition, reader = (
+                    made.partition,
+                    TierReader(made.cold_reader, made.context.disk, made.context.counters),
+                )
+                assert await reader.max_timestamp(partition) == expected, "all hot"
+                await made.upload_all()
+                await made.lifecycle.delete_local(partition)
+                await made.cold_reader.start(group)
+                if wrong:
+                    old = [
+                        replace(each, max_timestamp_ms=-1, max_timestamp_is_proven=None) for each in partition.committed
+                    ]
+                    partition._committed = old
+                assert await reader.max_timestamp(partition) == expected
+                await made.cold_reader.stop()

@@ -10,11 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.support.claimed_times import WRONG, claiming
 from tests.unit.cold.forged_tables import Change, boundary_moved, forged, gap_made
 from tests.unit.cold.reader_lab import Lab
 from tests.unit.cold.stored_segments import StoredSegment, batches, place_of, store_segment
 from tiered.errors import CorruptObject, ObjectMissing
 from tiered.formats import record_batch
+from tiered.formats.batch_times import UNPROVEN
 from tiered.formats.segment_object import read_tail
 
 NAMED = r"topic orders partition 3 offsets 0 to 399, object segments/\S+"
@@ -249,6 +251,56 @@ def test_first_offset_at_a_time_is_that_of_a_scan(
 
     async def test() -> None:
         assert await lab.at_time(stored, asked, start_offset) == expected
+
+    lab.run(test)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    timestamps=st.lists(st.integers(-1, 50), min_size=1, max_size=60),
+    wrong=st.sampled_from(WRONG),
+    is_old=st.booleans(),
+    start_offset=st.integers(0, 70),
+)
+def test_times_are_those_of_the_records_whatever_headers_claim(
+    tmp_path_factory: pytest.TempPathFactory, timestamps: list[int], wrong: str, is_old: bool, start_offset: int
+) -> None:
+    lab = Lab(tmp_path_factory.mktemp("time"))
+    stored = store_segment(
+        lab.store,
+        lab.directory,
+        timestamps,
+        records_per_batch=4,
+        value_bytes=10,
+        chunk_bytes=300,
+        written=partial(claiming, wrong=wrong),
+        times_proven_from=UNPROVEN,
+        is_old=is_old,
+    )
+    assert stored.committed.may_hold(50) or max(timestamps) < 50
+    left = [(offset, ms) for offset, ms in enumerate(timestamps) if offset >= start_offset]
+    greatest = max((each for each in left if each[1] >= 0), key=lambda each: (each[1], -each[0]), default=None)
+
+    async def test() -> None:
+        place = place_of(stored.committed)
+        for _ in range(2):
+            for asked in (-1, 0, 10, 49, 50, 51):
+                expected = next((each for each in left if each[1] >= asked), None)
+                assert await lab.at_time(stored, asked, start_offset) == expected
+            assert await lab.reader.greatest_timestamp(place, start_offset=start_offset, best=None) == greatest
+
+    lab.run(test)
+
+
+def test_a_chunk_of_an_old_object_is_looked_into_once(lab: Lab) -> None:
+    stored = store_segment(lab.store, lab.directory, range(400), is_old=True)
+
+    async def test() -> None:
+        assert await lab.at_time(stored, 1_000) is None
+        before = replace(lab.cache.state)
+        assert before.loads > 1
+        assert await lab.at_time(stored, 1_001) is None
+        assert lab.cache.state == before, "no chunk was asked for"
 
     lab.run(test)
 
