@@ -102,8 +102,10 @@ class DataFolder:
             owner = json.loads(path.read_text())
         except FileNotFoundError:
             return
-        except ValueError as error:
-            raise InvalidConfig(f"{path} is damaged: put it back, or remove it to take the folder as it is") from error
+        except ValueError:
+            owner = None
+        if not isinstance(owner, dict):
+            raise InvalidConfig(f"{path} is damaged: put it back, or remove it to take the folder as it is")
         if owner.get("cluster_id") != cluster_id:
             raise InvalidConfig(
                 f"the data folder {self.root} belongs to cluster {owner.get('cluster_id')}, and --meta is that of "
