@@ -286,6 +286,11 @@ def test_incremental_changes_apply_in_order_and_leave_the_original_alone() -> No
         (change("retention.ms", ConfigOperation.SET, "x"), "retention.ms=x is not allowed"),
         (change("nope", ConfigOperation.DELETE), "unknown topic config 'nope'"),
         (change("cleanup.policy", ConfigOperation.APPEND, "shred"), "cleanup.policy=delete,shred is not allowed"),
+        (change("leader.replication.throttled.replicas", ConfigOperation.SET, "é" * 16_384), "32768 bytes; 32767 are"),
+        (
+            change("leader.replication.throttled.replicas", ConfigOperation.APPEND, "0" * 32_768),
+            "32768 bytes; 32767 are",
+        ),
     ],
 )
 def test_an_impossible_change_is_refused_and_says_why(one: ConfigChange, message: str) -> None:

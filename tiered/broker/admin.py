@@ -34,6 +34,7 @@ from tiered.config import (
     describe_dynamic_default,
     describe_topic,
 )
+from tiered.config.setting import require_sendable
 from tiered.errors import (
     InvalidPartitions,
     InvalidReplicaAssignment,
@@ -158,6 +159,7 @@ class Admin:
         for name, value in new.configs.items():
             if value is None:
                 raise InvalidRequest(f"topic {new.name}: config {name} has no value")
+            require_sendable(name, value)
             overrides[name] = value
         return Topic(
             name=new.name,

@@ -22,6 +22,8 @@ ConfigValue = int | float | bool | str | tuple[str, ...] | None
 _METADATA_KEY = "setting"
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}\Z")
 _TOO_LONG_TO_SHOW = 200
+MAX_TEXT_BYTES = 32_767
+"""Of a value: no answer of Kafka's protocol carries more."""
 HIDDEN = "[hidden]"
 """In the place of a secret, or of what may be one."""
 
@@ -233,6 +235,13 @@ def parse_all(registry: Mapping[str, Setting], texts: Mapping[str, str], *, kind
     return {name: known(registry, name, kind=kind).parse(text) for name, text in texts.items()}
 
 
+def require_sendable(name: str, text: str) -> None:
+    """Returns when clients can be told the value. Raises InvalidConfig. Not asked of what is stored already."""
+    size_bytes = len(text.encode("utf-8", "surrogatepass"))
+    if size_bytes > MAX_TEXT_BYTES:
+        raise InvalidConfig(f"{name} has a value of {size_bytes} bytes; {MAX_TEXT_BYTES} are possible")
+
+
 class ConfigOperation(IntEnum):
     """The operations of IncrementalAlterConfigs on one setting (KIP-339)."""
 
@@ -269,6 +278,7 @@ def changed(
             raise InvalidConfig(f"{change.name} needs a value; to go back to its default, delete it")
         if change.operation is ConfigOperation.SET:
             entry.parse(change.value)
+            require_sendable(change.name, change.value)
             result[change.name] = change.value.strip()
             continue
         if entry.type is not ConfigType.LIST:
@@ -284,5 +294,6 @@ def changed(
             words = [word for word in words if word not in given]
         text = ",".join(words)
         entry.parse(text)
+        require_sendable(change.name, text)
         result[change.name] = text
     return result

@@ -34,7 +34,7 @@ from tiered.broker.view.feed import ChangeFeed
 from tiered.cold.chunks.cache import ChunkCache
 from tiered.cold.chunks.reader import ColdReader
 from tiered.config import ConfigChange, ConfigOperation
-from tiered.errors import InvalidTopic, OffsetOutOfRange, TieredError
+from tiered.errors import InvalidConfig, InvalidTopic, OffsetOutOfRange, TieredError
 from tiered.ids import TopicPartition
 from tiered.meta import changes, segments, settings, topics
 
@@ -156,6 +156,9 @@ async def test_who_created_a_topic_finds_it_led_here_and_who_only_asked_changed_
         assert [each.leadership is not None for each in created.partitions] == [True, True]
         with pytest.raises(InvalidTopic):
             await parts.admin.create_topic(NewTopic(name="no/name"))
+        with pytest.raises(InvalidConfig, match="32767 are possible"):
+            config = {"leader.replication.throttled.replicas": "0" * 32_768}
+            await parts.admin.create_topic(NewTopic(name="told-to-no-client", configs=config))
         assert await parts.stored_topics() == ["orders", "t"]
 
 
