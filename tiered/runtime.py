@@ -239,7 +239,7 @@ class QuietFailures:
 def release_transport(transport: asyncio.BaseTransport | None) -> None:
     """For a protocol's `connection_lost`. asyncio's transport of a socket holds a method of its own, so that only the
     garbage collector would free it, and all that it holds."""
-    if hasattr(transport, "_read_ready_cb"):
+    if transport is not None and hasattr(transport, "_read_ready_cb"):
         transport._read_ready_cb = None  # noqa: SLF001 - nothing is read from it any more
 
 

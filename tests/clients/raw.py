@@ -14,7 +14,8 @@ from tiered.wire import produce as produce_codec
 class KafkaDoor(Protocol):
     """Whoever speaks Kafka's protocol on a port of this machine."""
 
-    kafka_port: int
+    @property
+    def kafka_port(self) -> int: ...
 
 
 class RawConnection:

@@ -66,13 +66,15 @@ def batches(
 
 def as_it_was(described: uploader.DescribedSegment) -> uploader.DescribedSegment:
     """The same as a broker from before decision 0028 has described it, but for times that it had from headers."""
-    claimed = {"max_timestamp_is_proven": False, "headers_are_proven": False}
     table = described.table
-    chunks = tuple(replace(row, max_timestamp_ms=-1, **claimed) for row in table.chunks)
+    chunks = tuple(
+        replace(row, max_timestamp_ms=-1, max_timestamp_is_proven=False, headers_are_proven=False)
+        for row in table.chunks
+    )
     footer = read_footer(described.tail, described.object_bytes)
     assert isinstance(footer, SegmentFooter)
     tail = read_tail(described.tail, described.object_bytes)
-    table = replace(table, chunks=chunks, max_timestamp_ms=-1, **claimed)
+    table = replace(table, chunks=chunks, max_timestamp_ms=-1, max_timestamp_is_proven=False, headers_are_proven=False)
     return uploader.DescribedSegment(
         table=table,
         tail=build_tail(

@@ -30,7 +30,7 @@ from tiered.broker.tiering.tier_reader import TierReader
 from tiered.cold.bucket.segments import load_tail
 from tiered.formats.control_record import read_marker
 from tiered.formats.producer_snapshot import decode_producers
-from tiered.formats.record_batch import Record, encode_batch, read_header
+from tiered.formats.record_batch import Record, encode_batch, read_header, stamp_offsets
 from tiered.rules.partition import read_plan
 from tiered.rules.transactions.transaction_state import ProducerIdAndEpoch
 
@@ -53,6 +53,7 @@ def write(partition: Partition, log: TransactionalLog, now_ms: int) -> None:
             if header.is_transactional:
                 verified = partition.begin_verification(header.producer_id, header.producer_epoch)
             data = memoryview(bytearray(batch))
+            stamp_offsets(data, 0, 0, -1)  # As producers send it.
             offset = partition.append(data, 0, len(data), acks=-1, now_ms=now_ms, verified=verified).base_offset
         assert offset == header.base_offset
 
