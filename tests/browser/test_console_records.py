@@ -5,6 +5,7 @@ import re
 from datetime import datetime
 from pathlib import Path
 
+import confluent_kafka
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
@@ -121,3 +122,14 @@ def test_what_is_shown_is_downloaded_whole(console: Console, searched: BrokerPro
     assert [each["offset"] for each in lines] == [1_299, 1_300]
     assert lines[1]["value"] == LONG
     assert lines[0]["headers"] == [["source", "web"], ["trace", {"base64": "AP8Q"}]]
+
+
+def test_times_that_no_calendar_has_are_shown_as_numbers(console: Console, staged: BrokerProcess) -> None:
+    stage.create(staged, "ahead", 1, {"message.timestamp.after.max.ms": str(2**63 - 1)})
+    producer = confluent_kafka.Producer({"bootstrap.servers": staged.bootstrap})
+    producer.produce("ahead", value=b"x", timestamp=9_000_000_000_000_000)
+    assert producer.flush(20) == 0
+    page = console.go("topics/ahead/records?mode=read&offset=0")
+    expect(page.locator(".record-list tbody tr").first).to_contain_text("9000000000000000")
+    page.locator(".record-list tbody tr").first.get_by_role("button").click()
+    expect(page.locator(".viewer")).to_contain_text("9000000000000000")

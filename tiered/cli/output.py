@@ -17,7 +17,8 @@ from typing import TextIO, TypeVar
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
-_LAST_YEAR_MS = 253_402_300_800_000
+_FIRST_YEAR_MS, _LAST_YEAR_MS = -62_135_596_800_000, 253_402_300_800_000
+"""Year 1, and the end of year 9999."""
 _COLUMN_GAP = "  "
 _WIDEST = 10_000
 _NOT_IN_JSON = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
@@ -135,9 +136,11 @@ def in_bytes(size_bytes: int | None) -> str:
 
 
 def in_utc(timestamp_ms: int | None) -> str:
-    """`2026-01-31T23:59:59Z`; an empty text for what is unknown (None, -1) and for times that no calendar has."""
-    if timestamp_ms is None or not 0 <= timestamp_ms < _LAST_YEAR_MS:
+    """`2026-01-31T23:59:59Z`; an empty text for what is unknown (None, -1), the number where no calendar has the time."""
+    if timestamp_ms is None or timestamp_ms == -1:
         return ""
+    if not _FIRST_YEAR_MS <= timestamp_ms < _LAST_YEAR_MS:
+        return str(timestamp_ms)
     return datetime.fromtimestamp(timestamp_ms // 1000, UTC).isoformat().replace("+00:00", "Z")
 
 

@@ -64,10 +64,14 @@ def test_sizes_are_shown_in_the_unit_that_fits(size_bytes: int, shown: str) -> N
         (0, "1970-01-01T00:00:00Z"),
         (1_769_903_999_123, "2026-01-31T23:59:59Z"),
         (-1, ""),
-        (1 << 62, ""),
+        (-2000, "1969-12-31T23:59:58Z"),
+        (-62_135_596_800_000, "0001-01-01T00:00:00Z"),
+        (-62_135_596_800_001, "-62135596800001"),
+        (253_402_300_799_999, "9999-12-31T23:59:59Z"),
+        (253_402_300_800_000, "253402300800000"),
     ],
 )
-def test_times_are_shown_in_utc_and_impossible_ones_not_at_all(timestamp_ms: int, shown: str) -> None:
+def test_times_are_shown_in_utc_and_as_numbers_where_no_calendar_has_them(timestamp_ms: int, shown: str) -> None:
     assert in_utc(timestamp_ms) == shown
 
 

@@ -48,10 +48,10 @@ export function ago(ms, nowMs = Date.now()) {
   return passed > 0 ? `${duration(passed)} ago` : `in ${duration(-passed)}`;
 }
 
-/** "2026-03-01 14:05:09" in the reader's zone. */
+/** "2026-03-01 14:05:09" in the reader's zone; the number where no calendar has the time. */
 export function dateTime(ms, { fraction = false } = {}) {
   const at = new Date(ms);
-  if (Number.isNaN(at.getTime())) return "no valid time";
+  if (Number.isNaN(at.getTime())) return String(ms);
   const two = (number) => String(number).padStart(2, "0");
   const day = `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`;
   return `${day} ${clock(ms)}${fraction ? `.${String(at.getMilliseconds()).padStart(3, "0")}` : ""}`;
@@ -65,7 +65,7 @@ export function clock(ms) {
 /** With the offset from UTC, for tooltips and the record viewer. */
 export function exactTime(ms) {
   const at = new Date(ms);
-  if (Number.isNaN(at.getTime())) return "no valid time";
+  if (Number.isNaN(at.getTime())) return `${ms} ms since 1970`;
   return `${dateTime(ms, { fraction: true })} local time, ${at.toISOString().replace("T", " ").replace("Z", "")} UTC`;
 }
 

@@ -40,9 +40,10 @@ export function named(text) {
 
 /** How long ago, with the exact time as a tooltip. */
 export function moment(ms, { absolute = false } = {}) {
-  if (ms === null || ms === undefined || ms < 0) return h("span", { class: "soft" }, "unknown");
+  if (ms === null || ms === undefined || ms === -1) return h("span", { class: "soft" }, "unknown");
   const at = new Date(ms);
-  const iso = Number.isNaN(at.getTime()) ? null : at.toISOString();
+  if (Number.isNaN(at.getTime())) return h("span", { class: "number", title: exactTime(ms) }, String(ms));
+  const iso = at.toISOString();
   return h("time", { datetime: iso, title: exactTime(ms), class: "number" }, absolute ? dateTime(ms) : ago(ms));
 }
 

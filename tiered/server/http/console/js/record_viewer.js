@@ -27,7 +27,7 @@ export function viewer(record, { way, choose, close, wide }) {
     radios("way", WAYS, way, (event) => choose(event.target.value), { legend: "Show bytes as" }),
     h("dl", { class: "pairs" },
       h("dt", null, record.timestamp_type === "LogAppendTime" ? "Appended" : "Created"),
-      h("dd", { title: exactTime(record.timestamp_ms) }, record.timestamp_ms < 0 ? "no timestamp" : dateTime(record.timestamp_ms, { fraction: true }))),
+      h("dd", { title: exactTime(record.timestamp_ms) }, record.timestamp_ms === -1 ? "no timestamp" : dateTime(record.timestamp_ms, { fraction: true }))),
     field("Key", record.key, way, wide),
     field("Value", record.value, way, wide),
     headers(record)));

@@ -233,7 +233,7 @@ export function recordsTab({ name, query, changed }) {
       h("th", { scope: "row" }, h("button", { type: "button", class: "plain number", id: `show-${id}`, "aria-expanded": isChosen ? "true" : "false",
         "aria-label": `Show offset ${record.offset} of partition ${record.partition}`, on: { click: () => choose(record) } }, whole(record.offset))),
       h("td", { class: "number wide" }, String(record.partition)),
-      h("td", { class: "wide" }, record.timestamp_ms < 0 ? h("span", { class: "none" }, "none") : moment(record.timestamp_ms)),
+      h("td", { class: "wide" }, record.timestamp_ms === -1 ? h("span", { class: "none" }, "none") : moment(record.timestamp_ms)),
       h("td", null, preview(record.key)),
       h("td", null, preview(record.value)));
   }
