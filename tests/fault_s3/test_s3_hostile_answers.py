@@ -7,8 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from tests.fault_s3.hostile_s3 import Answer, HostileS3, hostile_s3, listing, uploads, whole
+from tiered.cli.doctor.store import _why_not
 from tiered.cold.s3.store import S3Store
-from tiered.errors import StoreUnavailable
+from tiered.errors import StoreRefused, StoreUnavailable
 
 Ask = Callable[[S3Store], object]
 
@@ -190,3 +191,21 @@ def test_headers_that_are_none_leave_no_stack_trace(caplog: pytest.LogCaptureFix
         LIST(store)
     # Of a client that another test left behind, its thread goes on to log.
     assert not [record for record in caplog.records if not record.name.startswith("kafka.")]
+
+
+@pytest.mark.parametrize(
+    ("date", "words"),
+    [
+        ("Date: Thu, 01 Jan 2026 00:00:00 GMT\r\n", r"clock is \d{8,} s ahead of the store's: let NTP set it"),
+        ("Date: Thu, 01 Jan 2099 00:00:00 GMT\r\n", r"clock is \d{8,} s behind the store's: let NTP set it"),
+        ("", "clock is wrong: let NTP set it"),
+        ("Date: never\r\n", "clock is wrong: let NTP set it"),
+    ],
+)
+def test_a_clock_that_is_off_is_what_the_refusal_speaks_of(date: str, words: str) -> None:
+    refusal = whole(b"<Error><Code>RequestTimeTooSkewed</Code></Error>", status="403 Forbidden", headers=date)
+    with hostile_s3(lambda connection, _: connection.sendall(refusal)) as (store, _):
+        with pytest.raises(StoreRefused, match=words) as refused:
+            LIST(store)
+    assert "403 RequestTimeTooSkewed" in str(refused.value)
+    assert _why_not(store, str(refused.value)).startswith("Set this machine's clock")

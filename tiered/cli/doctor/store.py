@@ -201,10 +201,10 @@ def _why_not(opened: ObjectStore, said: str) -> str:
         return "Create the bucket, or name another in --store URL."
     if "SignatureDoesNotMatch" in said or "InvalidAccessKeyId" in said:
         return "The credentials are wrong: see AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_PROFILE."
-    if "AccessDenied" in said or "403" in said:
-        return "Allow s3:PutObject, GetObject, DeleteObject, ListBucket and AbortMultipartUpload to these credentials."
     if "RequestTimeTooSkewed" in said:
         return "Set this machine's clock: it is too far off for signed requests."
+    if "AccessDenied" in said or "403" in said:
+        return "Allow s3:PutObject, GetObject, DeleteObject, ListBucket and AbortMultipartUpload to these credentials."
     return "See that endpoint_url and region are right, and that this machine may reach them."
 
 

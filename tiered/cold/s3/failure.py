@@ -4,6 +4,7 @@ Owns the sorting only. Must never retry and never quote a response's text: it ma
 """
 
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from enum import Enum
 
 from botocore.exceptions import (
@@ -35,7 +36,7 @@ class Meaning(Enum):
     TIMED_OUT = "no answer came in time"
     AGAIN = "it may work at once"
     NOT_SUPPORTED = "the store does not know this kind of request"
-    REFUSED = "credentials, permissions or the bucket's name are wrong"
+    REFUSED = "credentials, permissions, the bucket's name or this machine's clock are wrong"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +46,8 @@ class Failure:
     meaning: Meaning
     status: int
     code: str
+    store_time_ms: int | None = None
+    """The time at the store, where its answer has one."""
 
     def __str__(self) -> str:
         return f"{self.status} {self.code}" if self.status else self.code
@@ -72,6 +75,7 @@ _BY_CODE = {
     "InvalidArgument": Meaning.NOT_SUPPORTED,
     "InvalidRequest": Meaning.NOT_SUPPORTED,
     "NoSuchBucket": Meaning.REFUSED,
+    "RequestTimeTooSkewed": Meaning.REFUSED,
 }
 
 
@@ -95,7 +99,15 @@ def _sort_answer(error: ClientError) -> Failure:
     meaning = _BY_CODE.get(code)
     if meaning is None:
         meaning = _by_status(status)
-    return Failure(meaning=meaning, status=status, code=code[:64])
+    return Failure(meaning=meaning, status=status, code=code[:64], store_time_ms=_store_time_ms(error))
+
+
+def _store_time_ms(error: ClientError) -> int | None:
+    headers = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+    try:
+        return round(parsedate_to_datetime(str(headers.get("date", ""))).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        return None
 
 
 def _by_status(status: int) -> Meaning:

@@ -102,6 +102,12 @@ class RequestLimit:
                 self._changed.notify()
 
 
+def _clock_advice(store_time_ms: int | None, now_ms: int) -> str:
+    ahead_s = 0 if store_time_ms is None else (now_ms - store_time_ms) // 1000
+    off = f"{abs(ahead_s)} s {'ahead of' if ahead_s > 0 else 'behind'} the store's" if ahead_s else "wrong"
+    return f"this machine's clock is {off}: let NTP set it (chronyc tracking, timedatectl)"
+
+
 class S3Requests:
     """boto3's client behind bounds. Threads share it: at most `max_requests` requests run at once, fewer after
     "slow down" or silence; each is tried `max_attempts` times with jittered pauses, then `StoreUnavailable`."""
@@ -224,6 +230,8 @@ class S3Requests:
             case Meaning.REFUSED:
                 if failure.code == "NoSuchBucket":
                     advice = "create the bucket, or name another"
+                elif failure.code == "RequestTimeTooSkewed":
+                    advice = _clock_advice(failure.store_time_ms, SystemClock().now_ms())
                 else:
                     advice = "check the bucket's name, the credentials and their permissions"
                 return StoreRefused(f"the store {self._address.url} refused to {operation} {key} ({failure}): {advice}")
