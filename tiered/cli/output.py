@@ -136,7 +136,7 @@ def in_bytes(size_bytes: int | None) -> str:
 
 
 def in_utc(timestamp_ms: int | None) -> str:
-    """`2026-01-31T23:59:59Z`; an empty text for what is unknown (None, -1), the number where no calendar has the time."""
+    """`2026-01-31T23:59:59Z`; an empty text for what is unknown (None, -1), the number where no calendar has it."""
     if timestamp_ms is None or timestamp_ms == -1:
         return ""
     if not _FIRST_YEAR_MS <= timestamp_ms < _LAST_YEAR_MS:
