@@ -19,6 +19,7 @@ from tiered.broker.groups.offset_reader import OffsetReader
 from tiered.broker.groups.slots import HeldSlots
 from tiered.broker.groups.stored_members import Encode
 from tiered.broker.groups.values import Fence, GroupKind
+from tiered.broker.transactions.transactional_id import check_name
 from tiered.errors import InvalidRequest, NotCoordinator
 from tiered.ids import TopicId, TopicPartition
 from tiered.meta import group_offsets, groups
@@ -104,8 +105,10 @@ class CommittedOffsets:
         """As `submit`, but the offsets are the group's only once the producer's open transaction is committed.
 
         The future also raises InvalidProducerIdMapping, ProducerFenced, ConcurrentTransactions and
-        InvalidTransactionState unless the transaction is ongoing.
+        InvalidTransactionState unless the transaction is ongoing. Raises InvalidRequest for what is no transactional
+        id: no commit that SQL cannot digest may share a write with others.
         """
+        check_name(transactional_id)
         return self._submit(
             PendingCommit(
                 group_id=fence.group_id,

@@ -16,6 +16,7 @@ from tiered.errors import (
     CoordinatorNotAvailable,
     FencedInstance,
     IllegalGeneration,
+    InvalidRequest,
     NotCoordinator,
     ProducerFenced,
     RebalanceInProgress,
@@ -88,6 +89,18 @@ async def test_reading_waits_for_offsets_that_are_on_their_way_with_a_transactio
     on_its_way = send(broker, 7)
     assert await unstable(broker) == {0}
     assert on_its_way.done()
+
+
+@pytest.mark.parametrize("name", ["", "zero\0byte", "t" * 2001])
+async def test_what_is_no_transactional_id_reaches_no_write_that_others_share(broker: Coordinating, name: str) -> None:
+    """PostgreSQL fails a statement with a zero byte in it, and with that all commits of the transaction."""
+    with pytest.raises(InvalidRequest):
+        broker.groups.offsets.submit_with_transaction(
+            fence(broker),
+            [entry(broker, 7)],
+            transactional_id=name,
+            producer=ProducerIdAndEpoch(PRODUCER, 3),
+        )
 
 
 async def test_plain_commits_and_those_of_transactions_share_one_write(broker: Coordinating) -> None:
