@@ -162,6 +162,14 @@ def test_a_name_is_one_snapshots_until_it_is_deleted_or_ends(database: Database,
         database.run_sync(lambda conn: pins.delete_snapshot(conn, "weekly"))
 
 
+@pytest.mark.parametrize("name", ["zero\0byte", ""])
+def test_there_is_no_snapshot_of_a_name_that_none_can_have(database: Database, name: str) -> None:
+    with pytest.raises(PinNotFound):
+        database.run_sync(lambda conn: pins.load_snapshot(conn, name))
+    with pytest.raises(PinNotFound):
+        database.run_sync(lambda conn: pins.delete_snapshot(conn, name))
+
+
 # Holding
 
 

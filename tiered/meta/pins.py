@@ -27,6 +27,7 @@ from tiered.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
+from tiered.ids import is_legal_topic_name
 from tiered.meta.clock import database_now_ms, now_ms, now_ms_in
 from tiered.meta.cluster import take_number
 from tiered.meta.tables import partition, pin, pinned_range, segment, topic
@@ -187,7 +188,8 @@ def load(conn: Connection, pin_id: UUID) -> PinRow:
 
 def load_snapshot(conn: Connection, name: str) -> PinRow:
     """The snapshot of that name. Raises `PinNotFound`, also when it has ended."""
-    found = _rows(conn, pin.c.name == name, _is_live(conn))
+    # No other name was ever taken, and with a zero byte in it PostgreSQL fails the statement.
+    found = _rows(conn, pin.c.name == name, _is_live(conn)) if is_legal_topic_name(name) else ()
     if not found:
         raise no_snapshot(name)
     return found[0]
