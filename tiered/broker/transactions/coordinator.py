@@ -49,6 +49,8 @@ ABORTED_AT_ONCE = 500
 COMPLETED_AT_ONCE = 1_000
 MAX_TOGETHER = 5_000
 READ_AT_ONCE = 1_000
+MAX_KEY_BYTES = 2000
+"""Of a commit of several transactions: what an index entry of PostgreSQL holds, whatever is in it."""
 MAX_READS = 2
 """At a time, of transactional ids that are not in memory, or do not exist: SQL has few connections, and decisions wait
 for one."""
@@ -269,8 +271,8 @@ class TransactionCoordinator:
             raise InvalidRequest(f"name up to {MAX_TOGETHER} transactional ids, each of them once")
         for each in prepared:
             check_name(each.transactional_id)
-        if commit_key is not None and "\0" in commit_key:
-            raise InvalidRequest("the key has a byte that is 0, which SQL has no place for")
+        if commit_key is not None and ("\0" in commit_key or len(commit_key.encode()) > MAX_KEY_BYTES):
+            raise InvalidRequest(f"the key has at most {MAX_KEY_BYTES} bytes of UTF-8, and none of them is 0")
         now_ms = self._context.clock.now_ms()
         try:
             return await self._commits.in_turn(

@@ -380,7 +380,11 @@ async def test_what_another_broker_has_decided_is_carried_out_here(made: Transac
 
 async def test_what_sql_has_no_place_for_is_refused_before_it_is_asked(made: Transacting) -> None:
     task = prepared("task", await made.begun("task"))
-    for names, key in (([task, prepared("a\0b", task.producer)], "batch 7"), ([task], "batch\0")):
+    for names, key in (
+        ([task, prepared("a\0b", task.producer)], "batch 7"),
+        ([task], "batch\0"),
+        ([task], "流" * 667),
+    ):
         with pytest.raises(InvalidRequest):
             await made.coordinator.decide_together(names, commit_key=key)
     assert await made.coordinator.decide_together([task], commit_key="batch 7")
