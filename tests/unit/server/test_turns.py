@@ -360,16 +360,20 @@ async def test_an_answer_whose_connection_ended_before_it_waited_is_cleared_away
 async def test_a_request_that_is_broken_off_in_a_pause_leaves_nothing_for_the_collector() -> None:
     turns, client = Turns(Clock()), Client()
 
+    paused = asyncio.Event()
+
     async def pauses() -> Parts:
         while True:
             await asyncio.sleep(0)
+            paused.set()
 
     with noted_garbage() as garbage:
-        client.requests.take(turns.begin("one", pauses()))
-        for _ in range(5):
-            await asyncio.sleep(0)
+        asyncio.get_running_loop().call_soon(lambda: client.requests.take(turns.begin("one", pauses())))
+        await paused.wait()
         client.close()
         async with asyncio.timeout(5):
             while len(asyncio.all_tasks()) > 1:
                 await asyncio.sleep(0)
+        for _ in range(3):  # What is called at the task's end.
+            await asyncio.sleep(0)
     assert not garbage
