@@ -202,9 +202,8 @@ class Partition(ColdEnd):
             if leadership is not None:
                 self._end_leadership(f"{self.name} is in another leader epoch now; refresh metadata")
             self.log.begin_leader_epoch(row.leader_epoch)
-            epoch_start_offset = self.log.leader_epochs.start_of(row.leader_epoch)
-            leadership = Leadership(me=me, leader_epoch=row.leader_epoch, epoch_start_offset=epoch_start_offset)
-            self.leadership = leadership
+            start = self.log.leader_epochs.start_of(row.leader_epoch)
+            self.leadership = leadership = Leadership(me=me, leader_epoch=row.leader_epoch, epoch_start_offset=start)
         assert leadership is not None
         leadership.learn(row.isr, row.replicas, self.config.min_insync_replicas)
         if leadership.pending is not None and row.partition_epoch > leadership.pending_since_epoch:
