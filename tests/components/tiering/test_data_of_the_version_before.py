@@ -31,7 +31,7 @@ SETTINGS = {"log.retention.check.interval.ms": str(NEVER_MS), "tiered.upload.int
 async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
     data = tmp_path / "data"
     with tarfile.open(FOLDER / "data_of_328dc458.tar.gz") as packed:
-        packed.extractall(data)  # noqa: S202 - our own
+        packed.extractall(data)
     options = ServeOptions(
         data_dir=data,
         meta_url=f"sqlite:///{data / 'meta.db'}",

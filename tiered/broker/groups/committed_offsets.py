@@ -18,8 +18,7 @@ from tiered.broker.groups.offset_memory import OffsetMemory
 from tiered.broker.groups.offset_reader import OffsetReader
 from tiered.broker.groups.slots import HeldSlots
 from tiered.broker.groups.stored_members import Encode
-from tiered.broker.groups.values import Fence, GroupKind
-from tiered.broker.transactions.transactional_id import check_name
+from tiered.broker.groups.values import Fence, GroupKind, check_transactional_id
 from tiered.errors import InvalidRequest, NotCoordinator
 from tiered.ids import TopicId, TopicPartition
 from tiered.meta import group_offsets, groups
@@ -108,7 +107,7 @@ class CommittedOffsets:
         InvalidTransactionState unless the transaction is ongoing. Raises InvalidRequest for what is no transactional
         id: no commit that SQL cannot digest may share a write with others.
         """
-        check_name(transactional_id)
+        check_transactional_id(transactional_id)
         return self._submit(
             PendingCommit(
                 group_id=fence.group_id,

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 
+from tiered.errors import InvalidRequest
+
 _NOTHING: Mapping[str, tuple[int, ...]] = MappingProxyType({})
 MAX_GROUP_ID_BYTES = 2000
 """Of UTF-8: what an index entry of PostgreSQL holds, with room for the other columns."""
@@ -153,3 +155,13 @@ class LeavingMember:
 
     member_id: str
     instance_id: str | None
+
+
+def check_transactional_id(transactional_id: str) -> None:
+    """Raises InvalidRequest for what SQL could not store, or people could not read."""
+    if not transactional_id:
+        raise InvalidRequest("the transactional id is empty; set transactional.id")
+    if "\0" in transactional_id or len(transactional_id.encode("utf-8", "surrogatepass")) > MAX_GROUP_ID_BYTES:
+        raise InvalidRequest(
+            f"a transactional id has at most {MAX_GROUP_ID_BYTES} bytes of UTF-8, and none of them is 0"
+        )

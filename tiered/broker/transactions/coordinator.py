@@ -16,11 +16,12 @@ from itertools import islice
 from tiered.broker.context import BrokerContext
 from tiered.broker.groups.commit_writer import OffsetCommits
 from tiered.broker.groups.slots import HeldSlots
+from tiered.broker.groups.values import check_transactional_id
 from tiered.broker.host.producer_ids import ProducerIds
 from tiered.broker.transactions.expiry import remove_expired
 from tiered.broker.transactions.listing import listed
 from tiered.broker.transactions.marker_sender import MarkerSender
-from tiered.broker.transactions.transactional_id import check_name, not_found
+from tiered.broker.transactions.transactional_id import not_found
 from tiered.broker.transactions.transition_writer import TransitionWriter
 from tiered.errors import (
     ConcurrentTransactions,
@@ -270,7 +271,7 @@ class TransactionCoordinator:
         if len(prepared) > MAX_TOGETHER or len({each.transactional_id for each in prepared}) < len(prepared):
             raise InvalidRequest(f"name up to {MAX_TOGETHER} transactional ids, each of them once")
         for each in prepared:
-            check_name(each.transactional_id)
+            check_transactional_id(each.transactional_id)
         if commit_key is not None and ("\0" in commit_key or len(commit_key.encode()) > MAX_KEY_BYTES):
             raise InvalidRequest(f"the key has at most {MAX_KEY_BYTES} bytes of UTF-8, and none of them is 0")
         now_ms = self._context.clock.now_ms()
@@ -362,7 +363,7 @@ class TransactionCoordinator:
                 await turn.completed.wait()
 
     def _check_ours(self, transactional_id: str) -> None:
-        check_name(transactional_id)
+        check_transactional_id(transactional_id)
         if not self._is_ours(transactional_id):
             raise NotCoordinator(
                 f"transactional id {transactional_id} is not coordinated here; find its coordinator again"
