@@ -29,6 +29,10 @@ EDGES = [b"\x00", b"\xff", b"\x7f\xff", b"\x80\x00", b"\xff" * 4, b"\x7f\xff\xff
 EDGES += [b"\xff" * 8, b"\x7f" + b"\xff" * 7, b"\xff\xff\xff\xff\x07", b"\xff\xff\xff\xff\xff\x01", b"\x00\x0f\x42\x40"]
 # Names that tests look at ("kept", "probed") must survive whatever deletes topics.
 TOPICS = ["fuzzed", "fuzzed-gzip", "fuzzed-append-time", "", "missing", "a b", "x" * 300, "é", "__consumer_offsets"]
+# No quotas among them, which would hold the bystander up.
+WORDS = ["retention.ms", "1", "max.message.bytes", "group", "group", "consumer", "uniform", "127.0.0.1"]
+LYING_WORDS = ["\0", "zero\0byte", "a\nline", "n" * 32_750, "(", "1e400", "-1"]
+LYING_DOUBLES = [-1.0, 0.0, 5e-324, 1e308, float("nan"), float("inf")]
 
 
 @pytest.fixture(scope="module")
@@ -105,15 +109,17 @@ class RequestFuzz:
         if field.format == "?":
             return self.chance.random() < 0.5
         if field.format == "d":
-            return self.chance.random()
+            return self.chance.choice([self.chance.random(), 1.0, 100.0, *LYING_DOUBLES])
         if field.format is not None:
             bits = {"b": 7, "B": 8, "h": 15, "H": 16, "i": 31, "I": 32, "q": 63, "Q": 64}[field.format]
             largest = (1 << bits) - 1
-            return min(largest, self.chance.choice([0, 0, 1, 2, 3, 7, 100, largest, self.chance.randrange(largest)]))
+            below = [-1, -1, -2, -7, -largest - 1] if field.format.islower() else []
+            likely = [0, 0, 1, 2, 3, 7, 100]
+            return min(largest, self.chance.choice([*likely, largest, self.chance.randrange(largest), *below]))
         if field.kafka_type == "uuid":
             return None
         if field.kafka_type == "string":
-            return self.chance.choice([*TOPICS, "retention.ms", "1", "max.message.bytes"])
+            return self.chance.choice([*TOPICS, *WORDS, *LYING_WORDS])
         return self._batch()
 
     def _number(self) -> int:
