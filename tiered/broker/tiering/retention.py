@@ -17,13 +17,14 @@ from tiered.broker.partitions.topics import Topics
 from tiered.broker.tiering import tier_plan
 from tiered.broker.tiering.clock_watch import ClockWatch
 from tiered.broker.tiering.segment_lifecycle import SegmentLifecycle
+from tiered.config import TopicConfig
 from tiered.errors import TieredError
 from tiered.ids import TopicPartition
 from tiered.meta import pins, segments
 from tiered.meta.pins import HeldRanges
 from tiered.meta.segments import RetiredObject
 from tiered.rules.segments.clock_watch import Judgement
-from tiered.rules.segments.retention import Pin, Retention, Verdict, furthest_ahead
+from tiered.rules.segments.retention import Pin, Retention, RetentionReason, Verdict, furthest_ahead, runs_of
 from tiered.runtime import in_turns
 
 __all__ = ["Explanation", "RetentionRounds", "RetiredObject"]
@@ -31,8 +32,9 @@ __all__ = ["Explanation", "RetentionRounds", "RetiredObject"]
 log = logging.getLogger(__name__)
 
 MAX_RETIRED_TOLD = 1_000
-DAY_MS = 24 * 3_600_000
-FUTURE_WARNED_FROM_MS = 3_600_000
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+FUTURE_WARNED_FROM_MS = HOUR_MS
 """Times this far ahead of the broker's clock are worth a warning: the default of message.timestamp.after.max.ms."""
 FUTURE_WARNINGS = 10
 """Partitions warned about in one round."""
@@ -130,10 +132,18 @@ class RetentionRounds:
         clock = self._clock_watch.look(held.at_ms)
         for partition in due:
             now_ms = self._context.clock.now_ms()
-            wanted = self._decide(partition, pins_of(partition, held, now_ms), clock, now_ms).delete_before_offset
+            decided = self._decide(partition, pins_of(partition, held, now_ms), clock, now_ms)
+            wanted = decided.delete_before_offset
             if wanted <= partition.log_start_offset or partition.leadership is None:
                 continue
-            log.info("%s: retention moves the log start to %d", partition.name, wanted)
+            log.info(
+                "%s: retention moves the log start from %d to %d: %d offsets go, %s",
+                partition.name,
+                partition.log_start_offset,
+                wanted,
+                wanted - partition.log_start_offset,
+                _what_goes(decided, partition.config, now_ms),
+            )
             try:
                 # Asks once more what is pinned, in the transaction that retires.
                 await self._lifecycle.move_log_start(partition, wanted)
@@ -183,6 +193,19 @@ def pins_of(partition: Partition, held: HeldRanges, now_ms: int) -> tuple[Pin, .
         )
         for each in held.ranges.get((where.topic_id, where.partition), ())
     )
+
+
+def _what_goes(decided: Retention, config: TopicConfig, now_ms: int) -> str:
+    """The segments that a round deletes, and the setting that says so."""
+    words = []
+    for run in runs_of(decided.verdicts):
+        what = f"{run.segments} segment{'' if run.segments == 1 else 's'} of {run.size_bytes} bytes"
+        if run.why is RetentionReason.EXPIRED:
+            age_h = (now_ms - run.newest_ms) / HOUR_MS
+            words.append(f"{what} whose newest record is {age_h:.1f} h old (retention.ms={config.retention_ms})")
+        elif run.why is RetentionReason.OVERSIZE:
+            words.append(f"{what} beyond the size of the log (retention.bytes={config.retention_bytes})")
+    return " and ".join(words)
 
 
 def _failed(partition: Partition, error: TieredError | OSError) -> None:

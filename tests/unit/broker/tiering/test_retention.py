@@ -1,6 +1,7 @@
 """Rounds of retention by a clock that the test sets: a jump deletes nothing, and a round has a bound."""
 
 import logging
+import re
 from pathlib import Path
 
 import pytest
@@ -40,7 +41,9 @@ async def test_a_clock_that_jumps_deletes_nothing_and_everybody_can_see_why(
         assert await reasons(made) == [RetentionReason.WITHIN_RETENTION] * SEGMENTS
 
 
-async def test_somebody_who_knows_better_can_say_that_the_clock_is_right(tmp_path: Path) -> None:
+async def test_somebody_who_knows_better_can_say_that_the_clock_is_right(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async with tiers(tmp_path) as made:
         await made.upload_all()
         made.clock_watch.look()
@@ -48,17 +51,31 @@ async def test_somebody_who_knows_better_can_say_that_the_clock_is_right(tmp_pat
         await made.retention.round()
         assert made.partition.log_start_offset == 0
         made.context.state.settings = BrokerSettings.of({"tiered.retention.max.clock.jump.ms": "-1"})
-        await made.retention.round()
+        with caplog.at_level(logging.INFO):
+            await made.retention.round()
         assert made.partition.log_start_offset >= SEGMENTS
+        assert re.search(
+            r"moves the log start from 0 to 5: 5 offsets go, 5 segments of \d+ bytes whose newest record is 48.0 h old "
+            rf"\(retention.ms={DAY_MS}\)",
+            caplog.text,
+        )
 
 
-async def test_a_round_takes_so_many_segments_at_the_most_as_it_was_explained(tmp_path: Path) -> None:
+async def test_a_round_takes_so_many_segments_at_the_most_as_it_was_explained(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
     async with tiers(tmp_path, AT_ONCE, tiered_retention_max_segments="2") as made:
         await made.upload_all()
         for log_start_offset in (2, 4, 5):
             assert (await made.retention.explain(made.partition)).decided.delete_before_offset == log_start_offset
             await made.retention.round()
             assert made.partition.log_start_offset == log_start_offset
+    assert re.search(
+        r"moves the log start from 2 to 4: 2 offsets go, 2 segments of \d+ bytes beyond the size of the log "
+        r"\(retention.bytes=0\)",
+        caplog.text,
+    )
 
 
 async def test_a_jump_ends_no_grace_of_what_was_retired(tmp_path: Path) -> None:
