@@ -141,7 +141,10 @@ class ClassicRebalance:
             member.touch()
             return
         self._coordinator.context.counters.group_members_expired += 1
-        log.info("group %s: %s was silent for its session time-out and has left", self._group_id, member_id)
+        log.info(
+            "group %s: member %s (client %s at %s) was silent for its session time-out of %d ms and has left",
+            *(self._group_id, member_id, member.client_id, member.client_host, member.session_timeout_ms),
+        )
         self.drop(member, self.roster.unknown(member_id))
         self.changed(GroupEvent.MEMBER_REMOVED, f"{member_id} was silent")
 

@@ -437,7 +437,9 @@ class ConsumerGroup:
 
     def _throw_out(self, member_id: str, reason: str) -> None:
         self._coordinator.context.counters.group_members_expired += 1
-        log.info("group %s: %s %s and has left", self._group_id, member_id, reason)
+        member = self.state.member(member_id)
+        client = (member.client_id, member.client_host)
+        log.info("group %s: member %s (client %s at %s) %s and has left", self._group_id, member_id, *client, reason)
         self.remove(member_id)
 
     def close(self) -> None:

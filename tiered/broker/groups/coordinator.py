@@ -9,7 +9,7 @@ sessions. Of any other it has the generation and the offsets alone, and all memb
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tiered.broker.context import BrokerContext
@@ -170,6 +170,7 @@ class GroupCoordinator:
         Groups of lost slots are closed: waiting members and commits get NotCoordinator. Groups of slots that came are
         loaded when they are asked for, and those with members one after the other.
         """
+        before = self.slots.holders()
         lost, gained = self.slots.learn(
             rows, broker_id=self.context.broker_id, broker_epoch=self.context.state.broker_epoch
         )
@@ -189,7 +190,11 @@ class GroupCoordinator:
             self._checkpoints.slots_gained(gained)
         if lost or gained:
             self.on_slots_changed(lost, gained)
-            log.info("group slots: %d lost, %d gained, %d held", len(lost), len(gained), len(self.slots.epochs))
+            log.info(
+                "this broker coordinates the groups and transactional ids of %d of %d slots now: %s, %s",
+                *(len(self.slots.epochs), self.context.settings.groups.offsets_topic_num_partitions),
+                *(_moved("came", "from", gained, before), _moved("went", "to", lost, self.slots.holders())),
+            )
 
     def offsets_decided(self, slot: int) -> None:
         """The transaction coordinators' word that a transaction with offsets of this slot's groups has ended."""
@@ -406,3 +411,10 @@ class GroupCoordinator:
             tenure=self.slots.tenure(slot),
             generation=group.generation if is_bound else NO_GENERATION,
         )
+
+
+def _moved(moved: str, preposition: str, slots: Collection[int], holders: Mapping[int, int]) -> str:
+    if not slots:
+        return f"none {moved}"
+    brokers = sorted({holders[slot] for slot in slots if slot in holders})
+    return f"{len(slots)} {moved} {preposition} {', '.join(f'broker {broker}' for broker in brokers) or 'nobody'}"

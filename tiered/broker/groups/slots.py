@@ -40,6 +40,10 @@ class HeldSlots:
         self.epochs = MappingProxyType({slot: row.slot_epoch for slot, row in self._mine.items()})
         return lost, gained
 
+    def holders(self) -> dict[int, int]:
+        """The id of the broker that holds each slot, as far as it is known."""
+        return {slot: row.broker_id for slot, row in self._rows.items()}
+
     def tenure(self, slot: int) -> int | None:
         """As long as it stays the same, nobody else has held the slot. None while this broker does not."""
         row = self._mine.get(slot)

@@ -1,6 +1,7 @@
 """The waits of a rebalance: whom it gathers, and who has left when a wait is over."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -77,9 +78,10 @@ async def test_who_never_asks_for_its_assignment_has_left_and_the_others_join_ag
 
 
 async def test_a_session_that_ends_while_the_member_waits_for_us_is_no_silence(
-    rebalance: ClassicRebalance, broker: Coordinating
+    rebalance: ClassicRebalance, broker: Coordinating, caplog: pytest.LogCaptureFixture
 ) -> None:
     """But for a new one: its client may be long gone, and would hold the group up with every rebalance."""
+    caplog.set_level(logging.INFO)
     await stable(rebalance, "a", "b", timeout_ms=60_000)
     waits = rebalance.await_rebalance(rebalance.roster.members["a"], "it has other topics")
     new = rebalance.add("new", joining())
@@ -91,6 +93,9 @@ async def test_a_session_that_ends_while_the_member_waits_for_us_is_no_silence(
     async with asyncio.timeout(20):
         assert (await waits).generation == 2
     assert broker.context.counters.group_members_expired == 2
+    assert (
+        "group g: member b (client c at h) was silent for its session time-out of 60000 ms and has left" in caplog.text
+    )
 
 
 async def test_a_group_whose_last_member_has_gone_is_empty_in_a_generation_of_its_own(

@@ -1,5 +1,7 @@
 """The way of a KIP-848 member's heartbeat to its group, and the topics that it may mean."""
 
+import asyncio
+import logging
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -66,6 +68,19 @@ async def test_a_target_that_took_much_work_delays_the_next_one_and_no_other_doe
     clock.waited_ms += PAUSE_PER_TARGET * work_ms
     await groups.heartbeat(replace(second, epoch=joined.epoch, topics=None, owned=None))
     assert group.state.target_epoch == group.state.epoch
+
+
+async def test_the_log_names_the_client_of_a_member_that_was_silent(
+    broker: Coordinating, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    await broker.groups.consumer.heartbeat(replace(HEARTBEAT, client_id="app", client_host="/10.0.0.7"))
+    group = await broker.groups.consumer.group("g")
+    group.timers.touch("m", 10)
+    async with asyncio.timeout(20):
+        while group.member_count:
+            await asyncio.sleep(0.01)
+    assert "group g: member m (client app at /10.0.0.7) was silent for its session time-out and has left" in caplog.text
 
 
 async def test_only_who_joins_makes_a_group_or_changes_its_protocol(broker: Coordinating) -> None:

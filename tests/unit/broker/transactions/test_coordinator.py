@@ -2,6 +2,7 @@
 catalogue."""
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -244,9 +245,12 @@ async def test_a_transactional_id_that_sql_would_not_take_is_refused(made: Trans
         await made.coordinator.init_producer_id(name, 60_000)
 
 
-async def test_a_transaction_that_is_open_for_too_long_is_aborted_and_its_producer_fenced(tmp_path: Path) -> None:
+async def test_a_transaction_that_is_open_for_too_long_is_aborted_and_its_producer_fenced(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
     async with transacting(tmp_path, transaction_abort_timed_out_transaction_cleanup_interval_ms="20") as made:
-        producer = await made.initialized(timeout_ms=60_000)
+        producer = await made.coordinator.init_producer_id("payments", 60_000, client="app-1 at 10.0.0.7")
         await made.coordinator.add_partitions("payments", producer, made.partitions, protocol=KEEPS_EPOCH)
         await asyncio.sleep(0.1)
         assert (await made.stored()).state is TransactionState.ONGOING  # type: ignore[union-attr]
@@ -256,6 +260,11 @@ async def test_a_transaction_that_is_open_for_too_long_is_aborted_and_its_produc
         with pytest.raises(ProducerFenced):
             await made.coordinator.end("payments", producer, commits=True, protocol=KEEPS_EPOCH)
         assert made.groups.context.counters.transactions == {"committed": 0, "aborted": 0, "timed_out": 1}
+        whose = f"payments (producer {producer.producer_id}, epoch 0, client app-1 at 10.0.0.7) is aborted"
+        assert whose in caplog.text
+        assert (
+            f"on {len(made.partitions)} partitions, and transaction.timeout.ms of the producer is 60000" in caplog.text
+        )
 
 
 async def test_what_was_decided_is_counted_once_and_what_is_open_or_waits_for_markers_too(made: Transacting) -> None:

@@ -47,7 +47,10 @@ async def _transactional(context: Context, request: "Request", transactional_id:
     if (claimed.producer_id == -1) != (claimed.producer_epoch == -1):
         raise InvalidRequest("a producer id and its epoch are sent together, or neither")
     return await context.broker.transactions.init_producer_id(
-        transactional_id, request.transaction_timeout, None if claimed == NONE_CLAIMED else claimed
+        transactional_id,
+        request.transaction_timeout,
+        None if claimed == NONE_CLAIMED else claimed,
+        client=f"{(context.connection.client_id or '')[:100]} at {context.connection.host}",
     )
 
 

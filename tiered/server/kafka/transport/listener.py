@@ -74,18 +74,20 @@ class _Complaints:
         self._since_ms = clock.monotonic_ms()
         self._written = 0
         self._left_out = 0
-        self._told_ms: dict[tuple[object, ...], float] = {}
+        self._told: dict[tuple[object, ...], tuple[float, int]] = {}
+        """When a subject was logged last, and how often it came since."""
 
     def once(self, subject: tuple[object, ...], text: str, *arguments: object) -> None:
-        """As `add`, unless it was logged about the same subject in the last minute."""
+        """As `add`, unless it was logged about the same subject in the last minute; then it is counted for the next
+        line."""
         now_ms = self._clock.monotonic_ms()
-        told_ms = self._told_ms.pop(subject, None)
+        told_ms, since = self._told.pop(subject, (None, 0))
         if told_ms is None or now_ms - told_ms >= ONCE_MS:
-            told_ms = now_ms
-            self.add(text, *arguments)
-        self._told_ms[subject] = told_ms
-        if len(self._told_ms) > MAX_SUBJECTS:
-            del self._told_ms[next(iter(self._told_ms))]
+            self.add(text + (f" ({since} times more since the last such line)" if since else ""), *arguments)
+            told_ms, since = now_ms, -1
+        self._told[subject] = (told_ms, since + 1)
+        if len(self._told) > MAX_SUBJECTS:
+            del self._told[next(iter(self._told))]
 
     def add(self, text: str, *arguments: object) -> None:
         """Logs a warning, or counts it when there were many."""
@@ -314,7 +316,7 @@ class KafkaListener:
                     log.error("cannot accept connections: %s; trying again", error.strerror)
                 self._pause_accepting(bound)
                 return
-            self._admit(bound, sock, address[0])
+            self._admit(bound, sock, address[0], address[1])
 
     def _pause_accepting(self, bound: _Bound, pause_s: float = ACCEPT_PAUSE_S) -> None:
         """The socket stays readable while nobody can be accepted: without a pause the loop would spin."""
@@ -326,7 +328,7 @@ class KafkaListener:
         if bound.socket.fileno() >= 0:
             asyncio.get_running_loop().add_reader(bound.socket.fileno(), self._accept, bound)
 
-    def _admit(self, bound: _Bound, sock: socket.socket, host: str) -> None:
+    def _admit(self, bound: _Bound, sock: socket.socket, host: str, port: int) -> None:
         is_open = self._open
         why = self._admission.refusal(host, is_open)
         if why is not None:
@@ -351,7 +353,7 @@ class KafkaListener:
             sock,
             self.run,
             lambda stream, principal: self._secured(bound, stream, host, principal),
-            lambda why: self._not_secured(bound, host, why),
+            lambda why: self._not_secured(bound, host, port, why),
         )
 
     def _rest(self, sock: socket.socket, host: str, rest_ms: float) -> None:
@@ -377,11 +379,14 @@ class KafkaListener:
         if connection is not None and not bound.options.protocol.uses_sasl:
             connection.principal = principal
 
-    def _not_secured(self, bound: _Bound, host: str, why: str | None) -> None:
+    def _not_secured(self, bound: _Bound, host: str, port: int, why: str | None) -> None:
         self._handshakes -= 1
         self._left(host)
         if why is not None:
-            self.complain("connection from %s to listener %s closed: %s", host, bound.options.name, why)
+            # A client that does not trust the broker tries again each second, for as long as it runs.
+            name = bound.options.name
+            text = "connection from %s (port %d) to listener %s closed: %s"
+            self.complain_once(("TLS", host, name, why), text, host, port, name, why)
 
     def _connect(self, bound: _Bound, sock: socket.socket | TlsStream, host: str) -> Connection | None:
         """The connection, which counts already; None for a client that has gone again."""
