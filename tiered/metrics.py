@@ -212,6 +212,14 @@ class CountersState:
     event_loop_stalls: Histogram = metric(
         "tiered_event_loop_stall_seconds", "How late the event loop woke, probed all the time.", of=Histogram
     )
+    garbage_collections: Histogram = metric(
+        "tiered_garbage_collection_seconds",
+        "CPU time of Python's collections of garbage, in which nobody is answered.",
+        of=Histogram,
+    )
+    garbage_max_pause_ms: float = metric(
+        "tiered_garbage_max_pause_ms", "CPU time of the longest collection of garbage so far."
+    )
     upload_durations: Histogram = metric(
         "tiered_upload_seconds",
         "Time from the plan of an upload to its commit; failed ones are left out.",

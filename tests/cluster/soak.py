@@ -161,8 +161,21 @@ class Soak:
             if began + self._round_s >= ends:
                 clients.ask({"do": "settle"})  # Healing need not wait for the sessions of killed members.
             time.sleep(max(0.0, began + self._round_s - time.monotonic()))
+            self._look_at_memory(cluster)
             figures.faults = dict(nemesis.counts)
         figures.complaints += nemesis.failures
+
+    def _look_at_memory(self, cluster: ClusterProcesses) -> None:
+        """Of the brokers that can be asked just now; those that a fault has stopped are asked after the next round."""
+        for broker_id in cluster.ids:
+            if not cluster.runs(broker_id) or broker_id in cluster.paused:
+                continue
+            broker = cluster.brokers[broker_id]
+            try:
+                resident_bytes = broker.metric("process_resident_memory_bytes")
+                self.figures.take_memory(broker.pid, resident_bytes, broker.metric("tiered_garbage_max_pause_ms"))
+            except OSError as error:
+                self._note(f"broker {broker_id} does not say how much memory it has: {error}")
 
     def _heal(self, cluster: ClusterProcesses, clients: Child) -> None:
         figures = self.figures
@@ -172,6 +185,7 @@ class Soak:
                 cluster.start(broker_id)
         began = time.monotonic()
         cluster.wait_until(cluster.is_in_sync, "every replica is in sync after healing", timeout_s=HEALING_S)
+        self._look_at_memory(cluster)
         figures.catch_up_s.append(time.monotonic() - began)
         if stuck := clients.ask({"do": "stop_sending", "timeout_s": HEALING_S}):
             figures.complaints.append(f"{stuck} records had no outcome {HEALING_S:g} s after healing")

@@ -19,6 +19,12 @@ GAP_FLOOR_S = 0.5
 """Shorter silences of a prober, which sends several times a second, are its own."""
 
 
+MAX_GROWTH_MB = 150.0
+"""What one process may grow by after it was first looked at: caches fill, and then it must stay as it is."""
+MAX_PAUSE_MS = 250.0
+"""CPU time of one collection of garbage. A full one takes 15 to 50 ms where no cycles wait for it."""
+
+
 @dataclass(slots=True, kw_only=True)
 class SoakFigures:
     """Everything that a report says."""
@@ -36,6 +42,10 @@ class SoakFigures:
     catch_up_s: list[float] = field(default_factory=list)
     unavailability_s: list[float] = field(default_factory=list)
     store_requests: dict[int, dict[str, int]] = field(default_factory=dict)
+    resident_mb: dict[int, list[float]] = field(default_factory=dict)
+    """Memory by process of a broker, round by round."""
+    longest_pause_ms: float = 0.0
+    """CPU time of the longest collection of garbage."""
     complaints: list[str] = field(default_factory=list)
     numbers: dict[str, int] = field(default_factory=dict)
     violations: dict[str, int] = field(default_factory=dict)
@@ -44,6 +54,23 @@ class SoakFigures:
     @property
     def passed(self) -> bool:
         return not self.violations and not self.complaints
+
+    @property
+    def growth_mb(self) -> float:
+        """By how much that process has grown which has grown most, since it was first looked at."""
+        return max((max(sizes) - sizes[0] for sizes in self.resident_mb.values()), default=0.0)
+
+    def take_memory(self, pid: int, resident_bytes: float, longest_pause_ms: float) -> None:
+        """Notes what a broker says of itself; too much of it is a complaint, once."""
+        was_small, was_short = self.growth_mb <= MAX_GROWTH_MB, self.longest_pause_ms <= MAX_PAUSE_MS
+        self.resident_mb.setdefault(pid, []).append(round(resident_bytes / 1e6, 1))
+        self.longest_pause_ms = max(self.longest_pause_ms, longest_pause_ms)
+        if was_small and self.growth_mb > MAX_GROWTH_MB:
+            self.complaints.append(f"a broker has grown by {self.growth_mb:.0f} MB: {MAX_GROWTH_MB:g} are allowed")
+        if was_short and self.longest_pause_ms > MAX_PAUSE_MS:
+            self.complaints.append(
+                f"a collection of garbage took {self.longest_pause_ms:.0f} ms: {MAX_PAUSE_MS:g} are allowed"
+            )
 
     def take(self, verdict: Verdict) -> None:
         self.numbers = {
@@ -89,7 +116,7 @@ class SoakFigures:
             self.complaints.append("Java's loops committed no transaction: workload.log has their words")
 
     def to_json(self) -> dict[str, Any]:
-        return {"passed": self.passed, **asdict(self)}
+        return {"passed": self.passed, **asdict(self), "growth_mb": self.growth_mb}
 
     def to_markdown(self) -> str:
         lines = [
@@ -105,7 +132,10 @@ class SoakFigures:
             "",
             *_table("faults", "times", dict(sorted(self.faults.items()))),
             "",
-            f"Elections: {self.elections}; changes of partitions in SQL: {self.partition_changes}.",
+            f"Elections: {self.elections}; changes of partitions in SQL: {self.partition_changes}."
+            f" A broker grew by {self.growth_mb:.0f} MB at most, to"
+            f" {max((max(sizes) for sizes in self.resident_mb.values()), default=0.0):.0f} MB at most;"
+            f" the longest collection of garbage took {self.longest_pause_ms:.0f} ms.",
             "",
             "| seconds | times | p50 | max |",
             "|---|---:|---:|---:|",

@@ -97,3 +97,21 @@ def test_loops_of_java_that_cannot_be_made_say_what_is_missing(tmp_path: Path, m
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(SystemExit, match=r"--java needs .*java is not on PATH: install it .*openjdk"):
         main(["--java", "--folder", str(tmp_path / "run")])
+
+
+def test_a_broker_that_grows_or_collects_garbage_for_long_fails_the_run() -> None:
+    found = figures()
+    for pid, megabytes in ((1, 100), (1, 200), (2, 300), (1, 250)):
+        found.take_memory(pid, megabytes * 1e6, longest_pause_ms=20.0)
+    assert found.passed
+    assert found.growth_mb == 150.0
+    for megabytes in (251, 300):
+        found.take_memory(1, megabytes * 1e6, longest_pause_ms=20.0)
+    found.take_memory(3, 1e6, longest_pause_ms=1400.0)
+    assert [words.split(":")[0] for words in found.complaints] == [
+        "a broker has grown by 151 MB",
+        "a collection of garbage took 1400 ms",
+    ]
+    assert "grew by 200 MB at most, to 300 MB at most; the longest collection of garbage took 1400 ms" in (
+        found.to_markdown()
+    )

@@ -5,7 +5,6 @@ process goes. Must never decide anything about data.
 """
 
 import asyncio
-import gc
 import logging
 import signal
 import sys
@@ -20,6 +19,7 @@ from tiered.config.listeners import ListenerOptions
 from tiered.errors import InvalidConfig, TieredError
 from tiered.runtime import Clock, SystemClock
 from tiered.server.addresses import HTTP_OPTION, bind_or_explain, shown
+from tiered.server.garbage import begin_collecting
 from tiered.server.http.opening import BROKER, READ_ONLY, HttpDoor
 from tiered.server.idle_polling import event_loop
 from tiered.server.kafka.apis import replica_apis, served_apis
@@ -155,11 +155,7 @@ async def _serve(server: Server, options: ServeOptions, asked_to_stop: asyncio.E
             log.info("stopping before anybody was served")
             raise _AskedToStopAtStart
         asked.cancel()
-        # Objects made at start-up live as long as the process: the garbage collector need not look at them again.
-        gc.freeze()
-        gc.enable()
-        # Every request over HTTP leaves cycles: most collections look at few objects, for all wait.
-        gc.set_threshold(2_000, 5, 200)
+        begin_collecting(service.counters)
         kafka, http = shown(server.kafka_address), shown(server.http_address)
         others = "".join(
             f" listener.{name}={shown(address)}" for name, address in list(server.kafka_addresses.items())[1:]
