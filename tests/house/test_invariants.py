@@ -11,6 +11,7 @@ ROW = re.compile(r"^\| (rule \d+|[RTX]\d+) \| (.+?) \| (.+?) \| (.+?) \|(.*)\|$"
 ROWS = {number: (kept, tests, bugs) for number, _, kept, tests, bugs in ROW.findall(DOCUMENT.read_text())}
 NUMBER = re.compile(r"\b([RTX]\d{1,2})\b")
 RULES = re.compile(r"\brules? (\d+(?:(?:, | and |, and )\d+)*)")
+CHECK = re.compile(r"`(tiered/[\w/]+\.py):(\w+)`")
 FILE = re.compile(r"`(tiered/[\w/]+\.py)`")
 TEST = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
 BUG = re.compile(r"`(\w+)`")
@@ -60,6 +61,16 @@ def test_each_names_files_and_tests_that_exist(number: str) -> None:
     assert TEST.findall(tests), f"no test is named for {number}"
     for path, name in TEST.findall(tests):
         assert re.search(rf"^(async )?def {name}\(", (ROOT / path).read_text(), re.MULTILINE)
+
+
+def test_who_is_said_to_check_what_comes_from_outside_is_there() -> None:
+    named = CHECK.findall(DOCUMENT.read_text())
+    assert named
+    assert not [
+        f"{path}:{name}"
+        for path, name in named
+        if not re.search(rf"^ *(async )?(def|class) {name}\b", (ROOT / path).read_text(), re.MULTILINE)
+    ]
 
 
 def test_each_planted_bug_stands_at_what_it_breaks() -> None:

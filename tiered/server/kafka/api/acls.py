@@ -2,8 +2,8 @@
 
 Rules are found by filters, with MATCH for every pattern that a name falls under. Each new rule is checked for itself,
 and those that are right are committed together; they count on this broker when it answers, and on others in a moment.
-Where no authorizer is on all three are SECURITY_DISABLED. A host is an IP address or `*`. Differences to Kafka: a name
-as a host, which could match nobody, is INVALID_REQUEST, and so are unknown codes, which end the connection there.
+Where no authorizer is on all three are SECURITY_DISABLED. A host is an IP address or `*`; any other text is kept, as in
+Kafka, and meets nobody. Difference to Kafka: unknown codes, which end the connection there, are INVALID_REQUEST.
 """
 
 from collections.abc import Iterable
