@@ -213,7 +213,7 @@ def check_places(
 
     def check(numbered: tuple[int, ExpectedSegment]) -> Checked:
         index, place = numbered
-        verifier = SegmentVerifier(store, sample, advance=lambda _bytes: None)
+        verifier = SegmentVerifier(store, sample, advance=lambda _bytes: None, looks_at_records=True)
         try:
             if len(not_given) >= MAX_UNREADABLE:
                 raise StoreUnavailable(f"{MAX_UNREADABLE} segments before it could not be read either")

@@ -78,7 +78,14 @@ class TaskOptions:
 
             assert self.options.store is not None, "a cold split comes from a store"
             store = store_of(self.options.store)
-            return read_cold(store, split, columns=self.columns, read_committed=read_committed, pure=pure)
+            return read_cold(
+                store,
+                split,
+                columns=self.columns,
+                read_committed=read_committed,
+                pure=pure,
+                skip_bad_batches=not self.options.fail_on_bad_batch,
+            )
         from pyspark_tiered.tail_read import read_tail_split
 
         return read_tail_split(self.options, split, columns=self.columns, pure=pure)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from pyspark_tiered.plan import ColdSplit, PartitionView, SegmentPiece
@@ -21,6 +21,7 @@ from tiered.cold.object_store import ObjectStore
 from tiered.cold.opening import open_store
 from tiered.errors import Corrupt
 from tiered.formats.arrow import decode_chunk, to_timestamp_us
+from tiered.formats.bad_batches import Decoding, warn_of
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.formats.segment_check import ExpectedSegment
 from tiered.formats.segment_object import AbortedIndexEntry, ChunkRow, SegmentTail, aborted_between, runs
@@ -51,9 +52,16 @@ class _Run:
 
 
 def read_cold(
-    store: ObjectStore, split: ColdSplit, *, columns: Sequence[str], read_committed: bool = False, pure: bool = False
+    store: ObjectStore,
+    split: ColdSplit,
+    *,
+    columns: Sequence[str],
+    read_committed: bool = False,
+    pure: bool = False,
+    skip_bad_batches: bool = False,
 ) -> Iterator["pa.RecordBatch"]:
-    """The split's records in order of offset, as Arrow batches.
+    """The split's records in order of offset, as Arrow batches. `skip_bad_batches` steps over those that nobody can
+    decode, with a warning.
 
     Raises `ObjectMissing`, or `CorruptObject` when an object is not what the checkpoint says (both name topic,
     partition, offsets and key), and `StoreUnavailable` after the store's own retries.
@@ -61,8 +69,7 @@ def read_cold(
     with ThreadPoolExecutor(RUNS_IN_FLIGHT + 1, thread_name_prefix="cold-read") as threads:
         for run, data in _SplitReader(store, split).fetched(threads):
             with naming(run.place):
-                yield from decode_chunk(
-                    data,
+                decoding = Decoding(
                     topic=split.topic,
                     partition=split.partition,
                     start_offset=split.start_offset,
@@ -70,7 +77,9 @@ def read_cold(
                     columns=columns,
                     aborted=run.aborted() if read_committed else (),
                     pure=pure,
+                    on_bad_batch=partial(warn_of, split.topic, split.partition) if skip_bad_batches else None,
                 )
+                yield from decoding.records(data)
 
 
 @contextmanager

@@ -141,7 +141,9 @@ def _keys_of(store_url: str, piece: _Piece) -> "Iterator[pa.RecordBatch]":
     schema = pa.schema(
         [("partition", pa.int32()), ("segment", pa.int32()), ("key", pa.binary()), ("offset", pa.int64())]
     )
-    for batch in read_cold(store_of(store_url), piece.split, columns=("key", "offset"), read_committed=True):
+    for batch in read_cold(
+        store_of(store_url), piece.split, columns=("key", "offset"), read_committed=True, skip_bad_batches=True
+    ):
         keyed = batch.filter(batch.column(0).is_valid())
         count = keyed.num_rows
         constants = [pa.repeat(pa.scalar(each, pa.int32()), count) for each in (piece.partition, piece.number)]

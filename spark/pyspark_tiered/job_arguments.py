@@ -50,6 +50,11 @@ def source_arguments(parser: argparse.ArgumentParser, *, with_start: bool = True
     source.add_argument(
         "--allow-data-loss", action="store_true", help="go on without records that retention took; else an error"
     )
+    source.add_argument(
+        "--skip-bad-batches",
+        action="store_true",
+        help="go on without batches that nobody can decode, and warn of their offsets; else an error",
+    )
 
 
 def source_options(arguments: argparse.Namespace, **more: str) -> dict[str, str]:
@@ -79,6 +84,8 @@ def source_options(arguments: argparse.Namespace, **more: str) -> dict[str, str]
     options["isolation.level"] = arguments.isolation
     if arguments.allow_data_loss:
         options["failOnDataLoss"] = "false"
+    if arguments.skip_bad_batches:
+        options["failOnBadBatch"] = "false"
     return options
 
 

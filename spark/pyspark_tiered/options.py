@@ -116,6 +116,7 @@ class Options:
     min_partitions: int | None = None
     max_records_per_partition: int | None = None
     fail_on_data_loss: bool = True
+    fail_on_bad_batch: bool = True
     include_headers: bool = False
     isolation: Isolation = Isolation.READ_UNCOMMITTED
     split_bytes: int = DEFAULT_SPLIT_BYTES
@@ -144,6 +145,7 @@ _KNOWN = (
     "minPartitions",
     "maxRecordsPerPartition",
     "failOnDataLoss",
+    "failOnBadBatch",
     "includeHeaders",
     "splitBytes",
     "minOffsetsPerTrigger",
@@ -194,6 +196,7 @@ def parse_options(given: Mapping[str, str], *, streaming: bool) -> Options:
         min_partitions=positive(options, "minPartitions"),
         max_records_per_partition=positive(options, "maxRecordsPerPartition"),
         fail_on_data_loss=boolean(options, "failOnDataLoss", default=True),
+        fail_on_bad_batch=boolean(options, "failOnBadBatch", default=True),
         include_headers=boolean(options, "includeHeaders", default=False),
         isolation=_isolation(options),
         split_bytes=positive(options, "splitBytes") or DEFAULT_SPLIT_BYTES,

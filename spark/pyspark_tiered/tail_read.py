@@ -8,6 +8,7 @@ import logging
 import struct
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark_tiered.brokers import Brokers
@@ -15,7 +16,7 @@ from pyspark_tiered.options import EARLIEST_OFFSET, Isolation, Options
 from pyspark_tiered.plan import TailSplit
 from tiered.errors import OffsetOutOfRange, RequestTimedOut
 from tiered.formats.aborted_ranges import AbortedRange
-from tiered.formats.arrow import decode_chunk
+from tiered.formats.bad_batches import Decoding, warn_of
 from tiered.formats.record_batch import BatchHeader, records, whole_batches
 from tiered.peer import FetchedRecords
 
@@ -37,8 +38,7 @@ def read_tail_split(
     read_committed = options.isolation is Isolation.READ_COMMITTED
     with Brokers(options.bootstrap_servers, read_committed=read_committed, client=options.client) as brokers:
         for data, aborted in _fetched(brokers, split, options):
-            yield from decode_chunk(
-                data,
+            decoding = Decoding(
                 topic=split.topic,
                 partition=split.partition,
                 start_offset=split.start_offset,
@@ -46,7 +46,9 @@ def read_tail_split(
                 columns=columns,
                 aborted=aborted,
                 pure=pure,
+                on_bad_batch=None if options.fail_on_bad_batch else partial(warn_of, split.topic, split.partition),
             )
+            yield from decoding.records(data)
 
 
 def _fetched(brokers: Brokers, split: TailSplit, options: Options) -> Iterator[tuple[memoryview, list[AbortedRange]]]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from uuid import UUID, uuid4
 
 from tiered.cold.object_store import ObjectStore
-from tiered.formats.batch_times import proven_times
+from tiered.formats.batch_times import claimed_times, proven_times
 from tiered.formats.checkpoint import (
     ClusterCheckpoint,
     CommittedSegment,
@@ -54,12 +54,15 @@ class Bucket:
         *,
         aborted: Sequence[AbortedIndexEntry] = (),
         keep_bytes: int | None = None,
+        is_old: bool = False,
     ) -> CommittedSegment:
-        """Stores one object of these batches and remembers its row; `keep_bytes` stores a damaged, shorter one."""
+        """Stores one object of these batches and remembers its row; `keep_bytes` stores a damaged, shorter one. Of an
+        old one nobody has proven the times."""
         topic_id = self.topic_ids.setdefault(topic, uuid4())
         state = self.partitions.setdefault((topic, partition), PartitionState())
         log = b"".join(batches)
-        builder = ChunkTableBuilder(self.chunk_bytes, lambda _, header: proven_times(header))
+        times_of = claimed_times if is_old else proven_times
+        builder = ChunkTableBuilder(self.chunk_bytes, lambda _, header: times_of(header))
         builder.feed(log)
         table = builder.finish()
         previous = bytes.fromhex(state.segments[-1].root_sha256) if state.segments else NO_ROOT

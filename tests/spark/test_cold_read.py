@@ -12,14 +12,23 @@ from uuid import UUID
 
 import pytest
 
-from pyspark_tiered.cold_read import read_cold
-from pyspark_tiered.plan import ColdSplit, SegmentPiece
+from pyspark_tiered.cold_read import first_offset_at, read_cold
+from pyspark_tiered.plan import (
+    ColdSplit,
+    FilterBounds,
+    OffsetRange,
+    PartitionView,
+    SegmentPiece,
+    SplitSizes,
+    splits,
+)
 from tests.spark.bucket import Bucket, batches_of, records
+from tests.support.claimed_times import WRONG, broken, claiming
 from tests.unit.cold.forged_tables import Change, boundary_moved, forged, gap_made
 from tiered.cold.local import LocalStore
 from tiered.errors import CorruptObject, ObjectMissing
 from tiered.formats.checkpoint import CommittedSegment
-from tiered.formats.record_batch import Record, encode_batch
+from tiered.formats.record_batch import Record, encode_batch, read_header
 from tiered.formats.segment_object import read_tail
 
 MIB = 1 << 20
@@ -187,3 +196,54 @@ def test_a_table_with_other_offsets_leaves_no_record_out(bucket: Bucket, change:
     bucket.store.put(segment.object_key, forged(data, change))
     with pytest.raises(CorruptObject, match="offsets"):
         offsets(bucket, split_of(bucket, segment, start=start, end=end))
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_no_record_is_left_out_for_a_time_that_nobody_has_proven(bucket: Bucket, wrong: str) -> None:
+    times = [1_000 + 20 * number for number in range(12)]
+    rows = [Record(offset=offset, timestamp_ms=ms, key=None, value=b"v" * 900) for offset, ms in enumerate(times)]
+    batches = [encode_batch(rows[start : start + 3], base_offset=start) for start in range(0, 12, 3)]
+    old = bucket.add_segment("orders", 0, [bytes(claiming(batch, wrong)) for batch in batches], is_old=True)
+    bucket.publish()
+    view = PartitionView(
+        topic="orders",
+        topic_id=bucket.topic_ids["orders"],
+        partition=0,
+        log_start_offset=0,
+        cold_end_offset=12,
+        end_offset=12,
+    )
+    for wanted_ms in times:
+        expected = times.index(wanted_ms)
+        assert first_offset_at(bucket.store, view, [old], wanted_ms) == expected
+        bounds = FilterBounds(first_timestamp_ms=wanted_ms, last_timestamp_ms=wanted_ms)
+        everything = OffsetRange(view=view, start_offset=0, end_offset=12)
+        (split,) = splits([(everything, [old])], [], SplitSizes(split_bytes=MIB), bounds)
+        assert isinstance(split, ColdSplit)
+        assert expected in offsets(bucket, split)
+    assert first_offset_at(bucket.store, view, [old], times[-1] + 1) == -1
+
+
+@pytest.mark.parametrize("pure", [False, True])
+def test_a_batch_that_nobody_can_decode_is_named_and_stepped_over_where_told(
+    bucket: Bucket, pure: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    batches = batches_of(records(0, 500))
+    number = len(batches) // 2
+    bad = read_header(batches[number])
+    batches[number] = bytes(broken(batches[number]))
+    segment = bucket.add_segment("orders", 0, batches, is_old=True)
+    split = split_of(bucket, segment)
+    with pytest.raises(
+        CorruptObject, match=f"topic orders partition 0 .* offsets {bad.base_offset} to {bad.last_offset} "
+    ):
+        list(read_cold(bucket.store, split, columns=("offset",), pure=pure))
+    assert caplog.records == []
+    found = [
+        offset
+        for batch in read_cold(bucket.store, split, columns=("offset",), pure=pure, skip_bad_batches=True)
+        for offset in batch.column(0).to_pylist()
+    ]
+    assert found == [offset for offset in range(500) if not bad.base_offset <= offset <= bad.last_offset]
+    (warning,) = [each.getMessage() for each in caplog.records]
+    assert f"partition orders-0: stepped over offsets {bad.base_offset} to {bad.last_offset}" in warning

@@ -51,6 +51,7 @@ def segment(base: int, end: int, *, log_bytes: int, max_timestamp_ms: int = 10**
         log_bytes=log_bytes,
         min_timestamp_ms=0,
         max_timestamp_ms=max_timestamp_ms,
+        max_timestamp_is_proven=True,
         record_count=end - base,
         root_sha256="ab" * 32,
         previous_root_sha256="00" * 32,

@@ -7,6 +7,7 @@ be read, and never name less than the offsets that are concerned.
 """
 
 import hashlib
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -46,6 +47,8 @@ class FaultKind(StrEnum):
     """A chunk's bytes are not those that its SHA-256 was made of."""
     BATCH = "batch"
     """A chunk is as it was uploaded, and a batch in it is malformed or fails its CRC."""
+    RECORDS = "records"
+    """A batch is as it was uploaded, its CRC is right, and nobody can decode its records: consumers stop there."""
     OFFSETS = "offsets"
     """Offsets are missing, or there twice."""
     ABORTED = "aborted"
@@ -285,6 +288,25 @@ def check_chunk(row: ChunkRow, data: bytes, start: int = 0, *, chunk: int) -> Fa
     if _is_right_by_native_scan(row, data, start):
         return None
     return _find_batch(row, data, start, chunk)
+
+
+def check_records(row: ChunkRow, data: bytes, start: int = 0, *, chunk: int) -> Iterator[Fault]:
+    """The batches of a chunk without a fault whose records cannot be decoded. Decodes all of them, unless brokers have
+    done so before they took them."""
+    if row.headers_are_proven:
+        return
+    for position, header in record_batch.exact_batches(data, start, start + row.length):
+        try:
+            deque(record_batch.records(data, position), maxlen=0)
+        except CorruptBatch as error:
+            yield Fault(
+                kind=FaultKind.RECORDS,
+                message=f"the batch at byte {row.position + position - start} of the object is as a producer wrote it, "
+                f"and its records cannot be decoded: {error}",
+                first_offset=header.base_offset,
+                last_offset=header.last_offset,
+                chunk=chunk,
+            )
 
 
 def _damaged_chunk(row: ChunkRow, data: bytes, start: int, chunk: int) -> Fault:

@@ -8,7 +8,7 @@ keys than it was allowed, nor go on after records were taken back.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final
 
@@ -41,6 +41,8 @@ STEP_BYTES: Final = 64 << 10
 """Some milliseconds of this thread: whatever else the process does waits no longer for the interpreter."""
 KEY_BYTES: Final = 192
 """What one key takes of the memory that a pass may use: its hash, its offset and its place in the table."""
+MAX_BAD_BATCHES: Final = 20
+"""So many are named for one pass."""
 _HASH_BYTES: Final = 16
 _WRITE_BYTES: Final = 1 << 20
 
@@ -54,6 +56,8 @@ class PassReport:
     removed_bytes: int = 0
     removed_records: int = 0
     replaced_segments: int = 0
+    bad_batches: list[tuple[int, int]] = field(default_factory=list)
+    """First and last offsets of batches whose records nobody can decode, at most `MAX_BAD_BATCHES`: they stay."""
     is_whole: bool = False
     """It came to its end, and the log remembers that."""
 
@@ -136,7 +140,14 @@ class CompactionPass:
         if header.is_control or compaction.is_aborted(header, self._aborted):
             return
         newest = self._newest
-        for record in keyed_records(block, index):
+        try:
+            records = list(keyed_records(block, index))
+        except CorruptBatch:
+            # Where one record cannot be read, none counts as newer than what is there.
+            if len(self.report.bad_batches) < MAX_BAD_BATCHES:
+                self.report.bad_batches.append((header.base_offset, header.last_offset))
+            return
+        for record in records:
             if record.key is not None:
                 newest[_hash(record.key)] = record.offset
 
@@ -183,15 +194,20 @@ class CompactionPass:
             rewriter.drop(header, batch)
             return
         horizon_ms = self._delete_horizon_ms if header.delete_horizon_ms is None else header.delete_horizon_ms
-        cleaned = batch_compaction.clean(
-            block,
-            index,
-            header,
-            lambda record: self.keeps(header, record),
-            is_aborted=compaction.is_aborted(header, self._aborted),
-            last_batches=self._last_batches,
-            delete_horizon_ms=horizon_ms if header.delete_horizon_ms is None else None,
-        )
+        try:
+            cleaned = batch_compaction.clean(
+                block,
+                index,
+                header,
+                lambda record: self.keeps(header, record),
+                is_aborted=compaction.is_aborted(header, self._aborted),
+                last_batches=self._last_batches,
+                delete_horizon_ms=horizon_ms if header.delete_horizon_ms is None else None,
+            )
+        except CorruptBatch:
+            self._transactions.left(header)
+            rewriter.keep(batch, header)
+            return
         self.report.removed_records += header.record_count - cleaned.kept_records
         if cleaned.fate is BatchFate.GO:
             rewriter.drop(header, None)

@@ -17,8 +17,11 @@ from tests.components.reconciling import NEVER_MS, eventually
 from tests.golden.regenerate import FOLDER
 from tiered.broker.broker import Broker
 from tiered.broker.partitions.partition import Partition
+from tiered.cold.opening import open_store
+from tiered.cold.verify.verification import StoreVerifier, VerificationState
 from tiered.config import BrokerSettings, ConfigChange, ConfigOperation, ServeOptions
 from tiered.formats.record_batch import whole_batches
+from tiered.formats.segment_check import FaultKind
 from tiered.runtime import SystemClock
 
 FIRST_MS, MINUTE_MS = 1_700_000_000_000, 60_000
@@ -86,6 +89,14 @@ async def upload(broker: Broker, partition: Partition) -> None:
     await eventually(lambda: partition.cold_end_offset == partition.high_watermark)
 
 
+async def verified(broker: Broker) -> VerificationState:
+    verifier = StoreVerifier(open_store(broker.store.url))
+    try:
+        return await verifier.run()
+    finally:
+        await asyncio.to_thread(verifier.close)
+
+
 async def test_nothing_is_lost_and_every_time_is_that_of_a_record(broker: Broker) -> None:
     for topic in TOPICS:
         partition = partition_of(broker, topic)
@@ -107,6 +118,19 @@ async def test_no_record_is_deleted_for_what_its_header_says(broker: Broker) -> 
         await retain(broker, topic, age_ms + 3_600_000 if topic.startswith("cold") else 2 * (now_ms - FIRST_MS))
     await broker.retention.round()
     assert {partition_of(broker, topic).log_start_offset for topic in TOPICS} == {0}
+
+
+async def test_verify_names_the_batch_that_nobody_can_decode_and_goes_on(broker: Broker) -> None:
+    state = await verified(broker)
+    (problem,) = state.problems
+    fault = problem.fault
+    assert (problem.topic, fault.kind, fault.first_offset, fault.last_offset) == (
+        "cold-missing",
+        FaultKind.RECORDS,
+        6,
+        7,
+    )
+    assert state.checked_segments == 3
 
 
 async def test_what_is_uploaded_now_has_the_times_of_its_records(broker: Broker) -> None:

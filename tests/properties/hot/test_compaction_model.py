@@ -8,10 +8,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.support.claimed_times import broken
 from tests.unit.hot.compacting import Compacting
 from tests.unit.hot.dying_file_system import DyingFileSystem, Killed
 from tests.unit.hot.faulty_file_system import FaultyFileSystem
-from tiered.formats.record_batch import Compression
+from tests.unit.hot.log_files import NOW_MS, append
+from tiered.formats.record_batch import Compression, Record, encode_batch, exact_batches
+from tiered.hot.file_system import RealFileSystem
 
 CODECS = list(Compression)
 
@@ -110,3 +113,21 @@ def test_a_kill_at_any_step_of_a_pass_leaves_a_whole_log(tmp_path: Path, loses_p
             assert step > 20, "this says nothing if a pass has no steps"
             return
         step += 1
+
+
+def test_a_batch_that_nobody_can_decode_stays_and_is_named(tmp_path: Path) -> None:
+    made = Compacting.begin(tmp_path / "log", RealFileSystem())
+    made.produce([(b"a", b"1"), (b"b", b"1")])
+    bad = broken(encode_batch([Record(offset=2, timestamp_ms=NOW_MS, key=b"b", value=b"v" * 40)], base_offset=2))
+    append(made.log, bad)
+    made.produce([(b"a", b"2")])
+    made.roll()
+    report = made.compact()
+    assert report.is_whole
+    assert report.bad_batches == [(2, 2)]
+    data = made.log.read(0, 1 << 20, end_offset=4)
+    assert data is not None
+    kept = data.read()
+    sizes = {header.base_offset: header.record_count for _, header in exact_batches(kept, 0, len(kept))}
+    assert sizes == {0: 1, 2: 1, 3: 1}, "what the bad batch may have made old stays too"
+    assert bytes(bad[17:]) in kept

@@ -157,6 +157,13 @@ class CompactionRounds:
             began_ms = clock.monotonic_ms()
 
     def _tell(self, partition: Partition, due: Due, report: PassReport, began_ms: float) -> None:
+        for first_offset, last_offset in report.bad_batches:
+            log.warning(
+                "%s: nobody can decode offsets %d to %d, which stay as they are",
+                partition.name,
+                first_offset,
+                last_offset,
+            )
         log.info(
             "%s: compacted below offset %d in %.1f s, because %s: %d records went, and %d bytes of %d segments",
             partition.name,

@@ -86,6 +86,9 @@ def add_consume(commands: "Commands[Parser]") -> None:
     until = parser.add_mutually_exclusive_group()
     until.add_argument("-f", "--follow", action="store_true", help="wait for new records, until Ctrl-C")
     until.add_argument("-e", "--exit-at-end", action="store_true", help="stop at the end, the default; with -o end too")
+    parser.add_argument(
+        "--skip-bad-batches", action="store_true", help="step over batches that nobody can decode, and say which"
+    )
     parser.add_argument("--format", choices=("text", "json"), default="text", help="values alone, or whole records")
     parser.add_argument(
         "--template",

@@ -8,7 +8,8 @@ import argparse
 import asyncio
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 from tiered.cli.client.cluster import all_topics, chosen_partitions, existing_topic, run_with_cluster
 from tiered.cli.client.refusals import read_replica
@@ -60,7 +61,8 @@ def run(arguments: argparse.Namespace) -> int:
         if sys.stderr.isatty() and (replica := await read_replica(cluster)) is not None:
             complain(arguments, replica)
         lines = Lines(None if as_json else line_format)
-        fetcher = RecordFetcher(cluster, SystemClock(), isolation_level=isolation_level)
+        on_bad_batch = partial(complain, arguments) if arguments.skip_bad_batches else None
+        fetcher = RecordFetcher(cluster, SystemClock(), isolation_level=isolation_level, on_bad_batch=on_bad_batch)
         if arguments.group is not None:
             from tiered.cli.records.consume_group import consume_as_member
 
@@ -120,8 +122,17 @@ def in_words(where: TopicPartition) -> str:
 class RecordFetcher:
     """Fetches several partitions at once, for half a minute as if nothing had come while a leader is away."""
 
-    def __init__(self, cluster: Cluster, clock: Clock, *, isolation_level: int = READ_UNCOMMITTED) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        clock: Clock,
+        *,
+        isolation_level: int = READ_UNCOMMITTED,
+        on_bad_batch: Callable[[str], None] | None = None,
+    ) -> None:
         self.isolation_level = isolation_level
+        self.on_bad_batch = on_bad_batch
+        """Told of each batch that nobody can decode and that is stepped over; without it the first one is an error."""
         self._cluster = cluster
         self._clock = clock
         self._failing_since_ms: float | None = None
@@ -293,10 +304,8 @@ class Consumption:
                 if header.end_offset <= self._positions[where]:
                     continue
                 verify_crc(buffer, position, header.size_bytes)
-                if not header.is_control and not is_hidden:
-                    for record in records(buffer, position):
-                        if not self._show_one(where, record):
-                            return
+                if not header.is_control and not is_hidden and not self._show_batch(where, buffer, position, header):
+                    return
                 self._positions[where] = header.end_offset
         except CorruptBatch as error:
             raise CommandFailed(f"{in_words(where)}, from offset {self._positions[where]} on: {error}") from error
@@ -305,6 +314,17 @@ class Consumption:
                 f"{in_words(where)}: asked for offset {first_wanted}, the broker gives records up to "
                 f"{last.end_offset - 1}"
             )
+
+    def _show_batch(self, where: TopicPartition, buffer: memoryview, position: int, header: BatchHeader) -> bool:
+        """As `_show_one`. Raises CommandFailed for a batch whose CRC is right and whose records nobody can decode."""
+        try:
+            return all(self._show_one(where, record) for record in records(buffer, position))
+        except CorruptBatch as error:
+            problem = f"{in_words(where)}: offsets {self._positions[where]} to {header.last_offset} cannot be decoded"
+            if self._fetcher.on_bad_batch is None:
+                raise CommandFailed(f"{problem}: {error}. --skip-bad-batches steps over them") from error
+            self._fetcher.on_bad_batch(f"{problem}, and are stepped over: {error}")
+            return True
 
     def _show_one(self, where: TopicPartition, record: Record) -> bool:
         """False when the partition, or everything, ends before this record."""

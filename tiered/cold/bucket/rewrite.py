@@ -6,6 +6,7 @@ blocks. Must never touch the object it reads, nor SQL: the caller has planned th
 afterwards.
 """
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO
@@ -22,6 +23,10 @@ from tiered.formats.segment_object import ChunkRow, runs
 from tiered.rules.segments.batch_compaction import OffsetSet, SegmentCleaning
 from tiered.rules.segments.compaction import LastBatch
 
+log = logging.getLogger(__name__)
+
+MAX_BAD_BATCHES = 20
+"""So many are named for one segment."""
 _WRITE_BYTES = 1 << 20
 
 
@@ -79,6 +84,8 @@ def rewrite(store: ObjectStore, order: RewriteOrder, newest: Iterable[int], scra
     except Corrupt as error:
         nothing = "; `tiered verify` tells more, and nothing was replaced"
         raise place.named(error, remedy=nothing, if_missing=nothing) from error
+    for first_offset, last_offset in cleaning.bad_batches[:MAX_BAD_BATCHES]:
+        log.warning("%s: nobody can decode offsets %d to %d, which stay as they are", place, first_offset, last_offset)
     if not cleaning.is_changed:
         return None
     scratch.flush()

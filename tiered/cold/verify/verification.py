@@ -202,7 +202,9 @@ class StoreVerifier:
         self._with_orphans = with_orphans
         self._pool = BlockingPool("verify", threads=parallel)
         self._memory = Budget(MAX_MEMORY_BYTES)
-        self._segments = SegmentVerifier(self._store, sample or ChunkSample(), advance=self._advance)
+        self._segments = SegmentVerifier(
+            self._store, sample or ChunkSample(), advance=self._advance, looks_at_records=True
+        )
         self._read_bytes = 0
         self._counting = threading.Lock()
         self._taking = asyncio.Lock()

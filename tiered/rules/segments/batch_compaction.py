@@ -7,6 +7,7 @@ nor leave one that no batch covers (decision 0014).
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from tiered.errors import CorruptBatch
 from tiered.formats.aborted_ranges import AbortedRange, AbortedRanges
 from tiered.formats.batch_filter import MAX_HOLE_OFFSETS, RawRecord, emptied, filtered, is_hole, the_hole
 from tiered.formats.record_batch import BatchHeader, Buffer
@@ -122,9 +123,11 @@ class SegmentCleaning:
         """Their offsets. What tells of an aborted transaction must go with its marker: a consumer that is told of one
         skips all of the producer until it meets that."""
         self.is_changed = False
+        self.bad_batches: list[tuple[int, int]] = []
+        """First and last offsets of batches whose records nobody can decode: they stay as they are."""
 
     def take(self, buffer: bytes, position: int, header: BatchHeader) -> Iterator[bytes | memoryview]:
-        """The batches that can be written now, up to this one. Raises CorruptBatch."""
+        """The batches that can be written now, up to this one. Its CRC was checked. Raises CorruptBatch."""
         batch = memoryview(buffer)[position : position + header.size_bytes]
         if is_hole(header):
             yield from self._drop(header, bytes(batch))
@@ -145,15 +148,22 @@ class SegmentCleaning:
         if header.is_control:
             yield from self._take_marker(buffer, position, header, horizon_ms)
             return
-        cleaned = clean(
-            buffer,
-            position,
-            header,
-            keeps,
-            is_aborted=compaction.is_aborted(header, self._aborted),
-            last_batches=self._last_batches,
-            delete_horizon_ms=self._delete_horizon_ms if horizon_ms is None else None,
-        )
+        try:
+            cleaned = clean(
+                buffer,
+                position,
+                header,
+                keeps,
+                is_aborted=compaction.is_aborted(header, self._aborted),
+                last_batches=self._last_batches,
+                delete_horizon_ms=self._delete_horizon_ms if horizon_ms is None else None,
+            )
+        except CorruptBatch:
+            yield from self.rest()
+            self._transactions.left(header)
+            self.bad_batches.append((header.base_offset, header.last_offset))
+            yield batch
+            return
         self.removed_records += header.record_count - cleaned.kept_records
         if cleaned.fate is BatchFate.GO:
             yield from self._drop(header, None)

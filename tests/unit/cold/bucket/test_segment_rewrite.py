@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from tests.support.claimed_times import broken
 from tests.unit.cold.stored_segments import PARTITION, TOPIC, TOPIC_ID, StoredSegment, place_of, store_segment
 from tiered.cold.bucket.rewrite import RewriteOrder, Rewritten, batches, rewrite
 from tiered.cold.bucket.segments import load_tail
@@ -16,6 +17,7 @@ from tiered.cold.opening import open_store
 from tiered.errors import CorruptObject, ObjectMissing
 from tiered.formats import object_key
 from tiered.formats.checkpoint import CommittedSegment
+from tiered.formats.record_batch import read_header
 
 NEW_ID = UUID("6f1d2c1e-0000-4000-8000-0000000000bb")
 
@@ -117,3 +119,21 @@ def _row(stored: StoredSegment, order: RewriteOrder, done: Rewritten) -> Committ
         root_sha256=done.root_sha256,
         uploaded_root_sha256=stored.committed.root_sha256,
     )
+
+
+def test_a_batch_that_nobody_can_decode_stays_and_is_named(
+    store: ObjectStore, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def spoiled(batch: bytes) -> bytes | bytearray:
+        return broken(batch) if read_header(batch).base_offset == 120 else batch
+
+    made = store_segment(store, tmp_path, range(500), base_offset=100, written=spoiled, is_old=True)
+    order = order_of(made)
+    done = carried_out(store, order)
+    assert done is not None
+    assert (done.removed_records, done.record_count, done.max_timestamp_is_proven) == (490, 10, False)
+    place = place_of(_row(made, order, done))
+    kept = [header for _, _, header in batches(store, place, load_tail(store, place).chunks)]
+    assert [(header.base_offset, header.record_count) for header in kept] == [(100, 0), (120, 10), (130, 0)]
+    (warning,) = [each.getMessage() for each in caplog.records]
+    assert "nobody can decode offsets 120 to 129" in warning
