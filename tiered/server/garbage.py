@@ -5,10 +5,10 @@ Owns its settings and its pauses, in which nobody is answered. It is the last re
 """
 
 import gc
-import time
 from typing import Any
 
 from tiered.metrics import CountersState
+from tiered.runtime import Clock
 
 YOUNG_OBJECTS = 2_000
 """Cycles come with requests over HTTP, so most collections look at few objects, for all wait."""
@@ -17,12 +17,12 @@ COLLECTIONS_BEFORE_FULL = 10
 """Python's own. A full collection waits for these, and for a quarter of what the last one has left."""
 
 
-def begin_collecting(counters: CountersState) -> None:
+def begin_collecting(counters: CountersState, clock: Clock) -> None:
     """From now on garbage is collected. What is there lives as long as the process: it is never looked at again."""
     gc.collect()  # Or what the start has left behind would stay for good.
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS, COLLECTIONS_BEFORE_MIDDLE, COLLECTIONS_BEFORE_FULL)
-    gc.callbacks.append(_Pauses(counters))
+    gc.callbacks.append(_Pauses(counters, clock))
     gc.enable()
 
 
@@ -32,15 +32,15 @@ class _Pauses:
     CPU time: a machine that gives the process none does not make the collector slow.
     """
 
-    def __init__(self, counters: CountersState) -> None:
-        self._counters = counters
-        self._began_s = 0.0
+    def __init__(self, counters: CountersState, clock: Clock) -> None:
+        self._counters, self._clock = counters, clock
+        self._began_ms = 0.0
 
     def __call__(self, phase: str, info: dict[str, Any]) -> None:
         del info
         if phase == "start":
-            self._began_s = time.thread_time()
+            self._began_ms = self._clock.worked_ms()
             return
-        counters, pause_ms = self._counters, (time.thread_time() - self._began_s) * 1000.0
+        counters, pause_ms = self._counters, self._clock.worked_ms() - self._began_ms
         counters.garbage_collections.observe(pause_ms)
         counters.garbage_max_pause_ms = max(counters.garbage_max_pause_ms, pause_ms)

@@ -155,7 +155,7 @@ async def _serve(server: Server, options: ServeOptions, asked_to_stop: asyncio.E
             log.info("stopping before anybody was served")
             raise _AskedToStopAtStart
         asked.cancel()
-        begin_collecting(service.counters)
+        begin_collecting(service.counters, SystemClock())
         kafka, http = shown(server.kafka_address), shown(server.http_address)
         others = "".join(
             f" listener.{name}={shown(address)}" for name, address in list(server.kafka_addresses.items())[1:]

@@ -6,6 +6,7 @@ import pytest
 
 from tests.broker_process import BrokerProcess
 from tests.clients.raw import RawConnection
+from tests.support.reassignments import TIMEOUT_MS, alter, listed
 from tests.support.topics import create
 from tiered.wire import messages
 
@@ -13,21 +14,6 @@ ELECT_LEADERS, ALTER_REASSIGNMENTS, LIST_REASSIGNMENTS, DESCRIBE_CLUSTER, UNREGI
 NONE, UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC = 0, 3, 17
 INVALID_REPLICA_ASSIGNMENT, INVALID_REQUEST, POLICY_VIOLATION = 39, 42, 44
 ELECTION_NOT_NEEDED, NO_REASSIGNMENT, BROKER_ID_NOT_REGISTERED = 84, 85, 102
-TIMEOUT_MS = 10_000
-
-Asked = list[tuple[str, int, list[int] | None]]
-
-
-def alter(connection: RawConnection, asked: Asked, *, version: int = 1, may_resize: bool = True) -> Any:
-    make = messages.request(ALTER_REASSIGNMENTS, version)
-    by_topic: dict[str, list[Any]] = {}
-    for topic, number, replicas in asked:
-        by_topic.setdefault(topic, []).append(make.ReassignablePartition(partition_index=number, replicas=replicas))
-    topics = [make.ReassignableTopic(name=name, partitions=each) for name, each in by_topic.items()]
-    request = make.AlterPartitionReassignmentsRequest(
-        timeout=TIMEOUT_MS, allow_replication_factor_change=may_resize, topics=topics
-    )
-    return connection.ask(ALTER_REASSIGNMENTS, version, request)
 
 
 def codes(answer: Any) -> list[tuple[str, int, int]]:
@@ -36,21 +22,6 @@ def codes(answer: Any) -> list[tuple[str, int, int]]:
         for topic in answer.responses
         for each in topic.partitions
     ]
-
-
-def listed(connection: RawConnection, topics: dict[str, list[int]] | None) -> Any:
-    make = messages.request(LIST_REASSIGNMENTS, 0)
-    asked = None
-    if topics is not None:
-        asked = [
-            make.ListPartitionReassignmentsTopics(name=name, partition_indexes=indexes)
-            for name, indexes in topics.items()
-        ]
-    answer = connection.ask(
-        LIST_REASSIGNMENTS, 0, make.ListPartitionReassignmentsRequest(timeout=TIMEOUT_MS, topics=asked)
-    )
-    assert int(answer.error_code) == NONE
-    return answer.topics
 
 
 def elect(connection: RawConnection, topics: dict[str, list[int]] | None, *, version: int = 2, kind: int = 0) -> Any:

@@ -18,8 +18,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.certificates import Authority
 from tests.clients.raw import RawConnection
-from tests.components.cluster.test_wire_reassignments import alter, listed
 from tests.support.garbage import alive, noted_garbage
+from tests.support.reassignments import alter, listed
 from tiered.broker.groups.classic_group import ClassicGroup
 from tiered.broker.groups.classic_member import ClassicMember
 from tiered.broker.groups.consumer_group import ConsumerGroup

@@ -4,6 +4,7 @@ import gc
 import weakref
 
 from tiered.metrics import CountersState
+from tiered.runtime import SystemClock
 from tiered.server.garbage import begin_collecting
 
 
@@ -17,7 +18,7 @@ def test_what_the_start_leaves_behind_is_collected_and_pauses_are_counted() -> N
     gc.disable()
     left = weakref.ref(Circle())
     try:
-        begin_collecting(counters)
+        begin_collecting(counters, SystemClock())
         assert left() is None
         assert gc.isenabled()
         gc.collect()
