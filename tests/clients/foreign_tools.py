@@ -36,6 +36,15 @@ def go_programs(folder: Path) -> Path:
     return folder
 
 
+def go_program(source: str, folder: Path) -> Path:
+    """The binary of a folder that is a module of its own."""
+    binary = folder / source
+    subprocess.run(
+        [tool("go"), "build", "-mod=readonly", "-o", binary, "."], cwd=PROGRAMS / source, check=True, timeout=900
+    )
+    return binary
+
+
 def node_programs(folder: Path) -> Path:
     """`folder`, with the programs of `tests/clients/node` and the packages that its lock file names."""
     shutil.copytree(PROGRAMS / "node", folder, dirs_exist_ok=True)

@@ -15,16 +15,14 @@ from tests.broker_process import BrokerProcess
 from tests.clients.clients import admin
 from tests.clients.handmade_batches import CODECS, TOPICS, Case, Maker, cases, record, timed
 from tests.clients.raw import RawConnection
-from tiered.formats import record_batch
+from tests.clients.timed_topics import Place, check_times, stored_records
 from tiered.formats.record_batch import Record
-from tiered.wire import messages
 from tiered.wire.produce import PartitionResult
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
 
 UNKNOWN_SERVER_ERROR, CORRUPT_MESSAGE, INVALID_RECORD = -1, 2, 87
 NOT_YET = (3, 6)
-LIST_OFFSETS, GREATEST_TIME = 2, -3
 WAIT_S = 120.0
 QUICK = {"log.cleaner.backoff.ms": 20, "log.retention.check.interval.ms": 100}
 COMPACT = {
@@ -35,9 +33,6 @@ COMPACT = {
     "remote.copy.lag.ms": str(10**11),
 }
 Broker = ApacheKafka | BrokerProcess
-Place = tuple[str, int]
-Found = tuple[int, int, int]
-"""Error code, offset, time."""
 
 STRICTER = {
     "a batch and ten bytes": "Kafka cuts them off; no client sends them",
@@ -143,7 +138,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
                 send(made, side, Maker(now_ms))
             for side in (made.kafka, made.ours):
                 with RawConnection(side.broker) as connection:
-                    side.stored = {name: read(connection, *places[name]) for name in made.taken_by_both()}
+                    side.stored = {name: stored_records(connection, *places[name]) for name in made.taken_by_both()}
             yield made
     finally:
         ours.ensure_stopped()
@@ -186,76 +181,9 @@ def produce_first(connection: RawConnection, topic: str, partition: int, batch: 
     assert (answer.error_code, answer.base_offset) == (0, 0), answer
 
 
-def read(connection: RawConnection, topic: str, partition: int) -> list[Record]:
-    """All records; Kafka answers with those of one segment."""
-    found: list[Record] = []
-    while True:
-        offset = found[-1].offset + 1 if found else 0
-        answer = connection.fetch(topic, offset, partition=partition, partition_max_bytes=100 << 20)
-        assert answer.error_code == 0, answer
-        if offset >= answer.high_watermark:
-            return found
-        data = bytes(answer.records or b"")  # type: ignore[arg-type]
-        for position, header in record_batch.whole_batches(data, 0, len(data)):
-            record_batch.verify_crc(data, position, header.size_bytes)
-            found += record_batch.records(data, position)
-
-
-def offsets_at(broker: Broker, times: dict[Place, list[int]]) -> dict[Place, list[Found]]:
-    """What ListOffsets answers for each of these times."""
-    found: dict[Place, list[Found]] = {place: [] for place in times}
-    request = messages.request(LIST_OFFSETS, 10)
-    with RawConnection(broker, timeout_s=120) as connection:
-        for turn in range(max(map(len, times.values()))):
-            topics: dict[str, list[object]] = {}
-            for (topic, partition), some in times.items():
-                if turn < len(some):
-                    wanted = request.ListOffsetsPartition(
-                        partition_index=partition, current_leader_epoch=-1, timestamp=some[turn]
-                    )
-                    topics.setdefault(topic, []).append(wanted)
-            wanted_topics = [request.ListOffsetsTopic(name=name, partitions=some) for name, some in topics.items()]
-            answer = connection.ask(
-                LIST_OFFSETS,
-                10,
-                request.ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=wanted_topics, timeout=60_000),
-            )
-            for topic in answer.topics:
-                for one in topic.partitions:
-                    found[topic.name, one.partition_index].append((one.error_code, one.offset, one.timestamp))
-    return found
-
-
-def times_around(records: list[Record]) -> list[int]:
-    around = {record.timestamp_ms + near for record in records for near in (-1, 0, 1)}
-    return [*sorted({0, *(ms for ms in around if ms >= 0)})[:40], GREATEST_TIME]
-
-
-def by_model(records: list[Record], times: list[int]) -> list[Found]:
-    """The first record of that time or later; for the greatest time, the first that has it."""
-    greatest_ms = max(record.timestamp_ms for record in records)
-    found: list[Found] = []
-    for ms in times:
-        wanted_ms = greatest_ms if ms == GREATEST_TIME else ms
-        first = next((record for record in records if record.timestamp_ms >= wanted_ms), None)
-        found.append((0, -1, -1) if first is None or greatest_ms < 0 else (0, first.offset, first.timestamp_ms))
-    return found
-
-
 def check_side(run: Run, side: Side, where: str) -> None:
-    check_places(side.broker, {name: (run.places[name], records) for name, records in side.stored.items()}, where)
-
-
-def check_places(broker: Broker, named: dict[str, tuple[Place, list[Record]]], where: str) -> None:
-    """Finds by time what the model says of the records."""
-    times = {place: times_around(records) for place, records in named.values()}
-    found = offsets_at(broker, times)
-    wrong = {
-        name: (times[place], found[place], by_model(records, times[place]))
-        for name, (place, records) in named.items()
-        if found[place] != by_model(records, times[place])
-    }
-    assert not wrong, f"{where}: {len(wrong)} of {len(named)} differ: {list(wrong.items())[:3]}"
+    with RawConnection(side.broker, timeout_s=120) as connection:
+        check_times(connection, {name: (run.places[name], records) for name, records in side.stored.items()}, where)
 
 
 def test_what_kafka_refuses_is_refused_with_its_code(run: Run) -> None:
@@ -362,18 +290,18 @@ def test_times_are_found_after_compaction_in_both_tiers(tmp_path: Path) -> None:
                 codes = [connection.produce("t", data, partition=partition).error_code for data in sent]
                 assert [codes[0], *codes[2:]] == [0, 0, 0], (case.name, codes)
                 if codes[1] == 0:
-                    newest = {one.key: one for one in read(connection, "t", partition)}
+                    newest = {one.key: one for one in stored_records(connection, "t", partition)}
                     named[case.name] = (("t", partition), sorted(newest.values(), key=lambda one: one.offset))
             assert len(named) >= 75
             change_settings(broker, {"t"}, {"segment.ms": "50"})
             deadline = time.monotonic() + WAIT_S
             for name, (place, records) in named.items():
-                while read(connection, *place) != records:
-                    assert time.monotonic() < deadline, (name, records, read(connection, *place))
+                while stored_records(connection, *place) != records:
+                    assert time.monotonic() < deadline, (name, records, stored_records(connection, *place))
                     time.sleep(0.1)
-        check_places(broker, named, "compacted")
-        change_settings(broker, {"t"}, {"remote.copy.lag.ms": "0"})
-        make_cold(broker, {place: records[-1].offset + 1 for place, records in named.values()})
-        check_places(broker, named, "compacted and cold")
+            check_times(connection, named, "compacted")
+            change_settings(broker, {"t"}, {"remote.copy.lag.ms": "0"})
+            make_cold(broker, {place: records[-1].offset + 1 for place, records in named.values()})
+            check_times(connection, named, "compacted and cold")
     finally:
         broker.ensure_stopped()
