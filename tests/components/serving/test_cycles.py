@@ -39,7 +39,7 @@ API_VERSIONS = 18
 names = (f"name-{number}" for number in count())
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Door:
     kafka_port: int
 
