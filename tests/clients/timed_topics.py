@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import confluent_kafka
 import kafka
@@ -144,7 +145,7 @@ class Writers:
                 for batch in topic.batches:
                     for ms in batch:
                         text = str(number).encode()
-                        times = {} if ms is None else {"timestamp": ms}
+                        times: dict[str, Any] = {} if ms is None else {"timestamp": ms}
                         producer.produce(
                             topic.name, key=text, value=text, partition=0, **times,
                             on_delivery=lambda error, message: failures.append(error) if error else None,
