@@ -9,7 +9,6 @@ import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import confluent_kafka
 import kafka
@@ -145,9 +144,8 @@ class Writers:
                 for batch in topic.batches:
                     for ms in batch:
                         text = str(number).encode()
-                        times: dict[str, Any] = {} if ms is None else {"timestamp": ms}
                         producer.produce(
-                            topic.name, key=text, value=text, partition=0, **times,
+                            topic.name, key=text, value=text, partition=0, timestamp=ms or 0,
                             on_delivery=lambda error, message: failures.append(error) if error else None,
                         )  # fmt: skip
                         number += 1
