@@ -371,6 +371,12 @@ ROWS: tuple[Row, ...] = (
     _row(64, 0, _ALTER_CLUSTER, CLUSTER, lambda r, n: r.UnregisterBrokerRequest(broker_id=7)),
     _row(68, 0, (("READ", "GROUP"), ("DESCRIBE", "TOPIC")), GROUP, _beat),
     _row(
+        76, 1, (("READ", "GROUP"),), GROUP,
+        lambda r, n: r.ShareGroupHeartbeatRequest(
+            group_id=n, member_id="m", member_epoch=7, rack_id=None, subscribed_topic_names=None
+        ),
+    ),
+    _row(
         69, 0, (("DESCRIBE", "GROUP"),), GROUP,
         lambda r, n: r.ConsumerGroupDescribeRequest(group_ids=[n], include_authorized_operations=True),
     ),

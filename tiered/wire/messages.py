@@ -88,6 +88,7 @@ APIS: dict[int, tuple[str, int, int]] = {
     72: ("push_telemetry", 0, 0),
     74: ("list_config_resources", 0, 1),
     75: ("describe_topic_partitions", 0, 0),
+    76: ("share_group_heartbeat", 1, 1),
 }
 """The APIs whose messages are here. A wider range than what a broker serves, which is dispatch's business."""
 

@@ -16,7 +16,7 @@ from tiered.server.kafka.api.api_versions import TELEMETRY
 from tiered.server.kafka.apis import served_apis
 from tiered.wire import messages, produce
 
-API_VERSIONS, METADATA = 18, 3
+API_VERSIONS, METADATA, SHARE_GROUP_HEARTBEAT = 18, 3, 76
 UNSUPPORTED_VERSION = 35
 SERVED = {api.key: api.versions[1] for api in served_apis()}
 UNSERVED = [(key, last) for key, (_, _, last) in messages.APIS.items() if last > SERVED.get(key, -1)]
@@ -126,6 +126,19 @@ def test_what_is_not_served_is_in_the_log_once_for_each_client_and_key(broker: B
     log = broker.log()
     assert log.count("asks for API key") - before == 2
     assert "once 1.0 from 127.0.0.1 asks for API key 79 in version 0, which is not served" in log
+
+
+def test_a_share_consumer_is_refused_in_words_and_the_log_names_it_once(broker: BrokerProcess) -> None:
+    make = messages.request(SHARE_GROUP_HEARTBEAT, 1)
+    beat = make.ShareGroupHeartbeatRequest(
+        group_id="shares", member_id="m", member_epoch=0, rack_id=None, subscribed_topic_names=("t",)
+    )
+    with RawConnection(broker) as connection:
+        for _ in range(3):
+            answer = connection.ask(SHARE_GROUP_HEARTBEAT, 1, beat)
+            assert (int(answer.error_code), answer.member_id) == (UNSUPPORTED_VERSION, "m")
+            assert "use a consumer group" in answer.error_message
+    assert broker.log().count("is a share consumer of group shares, and share groups (KIP-932) are not served") == 1
 
 
 def test_unknown_tagged_fields_are_skipped(broker: BrokerProcess) -> None:
