@@ -190,6 +190,18 @@ def test_filters_give_the_same_rows_with_pushdown_and_without(
         spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 
 
+def test_with_pushdown_a_load_for_each_filter_gives_all_rows(spark: SparkSession, bucket: Bucket) -> None:
+    """Of one load Spark reads again what its last filter left: see docs/spark.md."""
+    fill(bucket)
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        some = read(spark, bucket).where("partition = 1 and offset >= 250")
+        others = read(spark, bucket).where("partition = 0 and offset < 50")
+        assert some.union(others).union(read(spark, bucket)).count() == 50 + 50 + 600
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+
+
 def test_pushdown_prunes_what_is_fetched(spark: SparkSession, bucket: Bucket) -> None:
     fill(bucket)
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
