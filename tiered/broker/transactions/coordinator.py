@@ -21,6 +21,7 @@ from tiered.broker.host.producer_ids import ProducerIds
 from tiered.broker.transactions.expiry import remove_expired
 from tiered.broker.transactions.listing import listed
 from tiered.broker.transactions.marker_sender import MarkerSender
+from tiered.broker.transactions.producer_clients import ProducerClients
 from tiered.broker.transactions.transactional_id import not_found
 from tiered.broker.transactions.transition_writer import TransitionWriter
 from tiered.errors import (
@@ -52,8 +53,6 @@ MAX_TOGETHER = 5_000
 READ_AT_ONCE = 1_000
 MAX_KEY_BYTES = 2000
 """Of a commit of several transactions: what an index entry of PostgreSQL holds, whatever is in it."""
-MAX_CLIENTS = 10_000
-"""Remembered, so that the log names them."""
 MAX_READS = 2
 """At a time, of transactional ids that are not in memory, or do not exist: SQL has few connections, and decisions wait
 for one."""
@@ -104,8 +103,7 @@ class TransactionCoordinator:
         self._markers = markers
         self._writer = TransitionWriter(commits=commits)
         self._known: dict[str, Transaction] = {}
-        self._clients: dict[str, str] = {}
-        """Per transactional id, the client that began with it here: for the log."""
+        self._clients = ProducerClients()
         self._carried_out: dict[str, Transaction] = {}
         """By transactional id, what SQL still has of one that is known as complete: decided, with every marker there.
         Should it be read again, its markers are sent again, and change nothing."""
@@ -198,7 +196,7 @@ class TransactionCoordinator:
                 )
                 after = await self._store(now, found.after)
                 if not found.ends_open:
-                    self._remember_client(transactional_id, client)
+                    self._clients.remember(transactional_id, client)
                     return ProducerIdAndEpoch(after.producer_id, after.producer_epoch)
         raise ConcurrentTransactions(f"the open transaction of {transactional_id} is being aborted; retry")
 
@@ -433,12 +431,6 @@ class TransactionCoordinator:
         self._known.pop(transactional_id, None)
         self._carried_out.pop(transactional_id, None)
 
-    def _remember_client(self, transactional_id: str, client: str) -> None:
-        self._clients.pop(transactional_id, None)
-        self._clients[transactional_id] = client
-        if len(self._clients) > MAX_CLIENTS:
-            del self._clients[next(iter(self._clients))]
-
     async def _fresh_producer_id(self, now: Transaction | None) -> int | None:
         return await self._producer_ids.next() if transaction_state.needs_producer_id(now) else None
 
@@ -583,13 +575,7 @@ class TransactionCoordinator:
         try:
             async with self._turn(transactional_id) as now:
                 if now is not None and transaction_state.is_timed_out(now, now_ms):
-                    log.info(
-                        "the transaction of %s (producer %d, epoch %d, client %s) is aborted and its producer fenced: "
-                        "it was open for %d ms on %d partitions, and transaction.timeout.ms of the producer is %d",
-                        *(transactional_id, now.producer_id, now.producer_epoch),
-                        self._clients.get(transactional_id, "unknown: it began with another coordinator"),
-                        *(now_ms - (now.started_at_ms or now_ms), len(now.partitions), now.timeout_ms),
-                    )
+                    log.info("%s", self._clients.timed_out(now, now_ms))
                     await self._store(now, transaction_state.fenced(now, now_ms=now_ms), outcome="timed_out")
         except TieredError as error:
             log.warning("the transaction of %s timed out, and is not aborted yet: %s", transactional_id, error)
