@@ -5,6 +5,8 @@ import json
 import pytest
 
 from tests.clients.command_lines import tiered
+from tests.clients.raw import RawConnection
+from tests.components.batches import batch
 from tests.support.command_line import Tiered
 
 __all__ = ["tiered"]
@@ -81,3 +83,11 @@ def test_records_that_a_snapshot_holds_stay_and_it_is_named(tiered: Tiered) -> N
     (partition,) = json.loads(done.stdout)["partitions"]
     assert "POLICY_VIOLATION" in partition["error"]
     assert tiered.out("consume", "held") == b"a\n"
+
+
+def test_records_without_a_time_are_not_older_than_one(tiered: Tiered) -> None:
+    tiered.out("topics", "create", "undated", "-p", "1")
+    with RawConnection(tiered.broker) as connection:
+        assert connection.produce("undated", batch([b"a"], first_ms=-1)).error_code == 0
+    tiered.out("topics", "delete-records", "undated", "--before", "@2000000000000", "--execute")
+    assert tiered.out("consume", "undated") == b"a\n"

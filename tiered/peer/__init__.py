@@ -20,6 +20,7 @@ from tiered.peer.cluster import (
     ACKS_ALL,
     EARLIEST,
     LATEST,
+    NEWEST,
     READ_COMMITTED,
     READ_UNCOMMITTED,
     Cluster,
@@ -36,7 +37,7 @@ from tiered.peer.topology import (
 )
 
 __all__ = [
-    "ACKS_ALL", "EARLIEST", "LATEST", "READ_COMMITTED", "READ_UNCOMMITTED",
+    "ACKS_ALL", "EARLIEST", "LATEST", "NEWEST", "READ_COMMITTED", "READ_UNCOMMITTED",
     "TIMEOUT_MS", "BrokerAddress", "BrokerError", "Cluster", "ClusterMetadata", "ConnectionLost", "CorruptAnswer",
     "CorruptBrokerError", "FencedBrokerError", "FetchedRecords", "InvalidBrokerError",
     "OutOfRangeBrokerError", "OutcomeUnknown", "PartitionMetadata", "Peer", "RetriableBrokerError",

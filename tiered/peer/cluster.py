@@ -38,6 +38,8 @@ from tiered.wire.primitives import Buffer
 
 LIST_OFFSETS, METADATA = 2, 3
 LATEST, EARLIEST = -1, -2
+NEWEST = -3
+"""The record with the greatest time; Kafka's MAX_TIMESTAMP."""
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 ACKS_ALL = -1
 
@@ -153,9 +155,9 @@ class Cluster:
     async def list_offsets(
         self, topic: str, timestamps: Mapping[int, int], *, isolation_level: int = READ_UNCOMMITTED
     ) -> dict[int, int]:
-        """The offsets of partitions, in the order asked for, at {partition: timestamp in ms, or LATEST, EARLIEST}.
+        """The offsets of partitions, in the order asked for, at {partition: timestamp in ms, or LATEST, EARLIEST, NEWEST}.
 
-        One request to each leader. -1 where no record is that young.
+        One request to each leader. -1 where no record is that young, or none has a time.
         """
         found: dict[int, int] = {}
 

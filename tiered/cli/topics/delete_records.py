@@ -14,7 +14,7 @@ from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed, UsageError
 from tiered.cli.groups.reset import wanted_of
 from tiered.cli.output import complain, counted, print_json, print_table, say
 from tiered.cli.times import point_ms
-from tiered.peer import EARLIEST, LATEST, Cluster, CorruptAnswer, TopicMetadata
+from tiered.peer import EARLIEST, LATEST, NEWEST, Cluster, CorruptAnswer, TopicMetadata
 from tiered.peer.topic_admin import delete_records
 from tiered.wire.error_codes import NONE, POLICY_VIOLATION, reason
 
@@ -64,16 +64,19 @@ async def _plan(
     for each in topic.partitions:
         if each.partition in numbers and each.leader_id < 0:
             raise CommandFailed(f"{topic.name}-{each.partition} has no leader now; nothing was deleted")
-    starts, ends, since = await asyncio.gather(
+    times = {} if timestamp_ms is None else dict.fromkeys(numbers, timestamp_ms)
+    starts, ends, since, newest = await asyncio.gather(
         cluster.list_offsets(topic.name, dict.fromkeys(numbers, EARLIEST)),
         cluster.list_offsets(topic.name, dict.fromkeys(numbers, LATEST)),
-        cluster.list_offsets(topic.name, {} if timestamp_ms is None else dict.fromkeys(numbers, timestamp_ms)),
+        cluster.list_offsets(topic.name, times),
+        cluster.list_offsets(topic.name, dict.fromkeys(times, NEWEST)),
     )
     cuts = []
     for number in numbers:
         wanted = offset if offset is not None else since.get(number, -1)
-        if wanted < 0:  # Every record is older, or all of them are meant.
-            wanted = ends[number]
+        if wanted < 0:
+            # Every record is older, or all of them are meant; but where none has a time, nothing is known to be older.
+            wanted = starts[number] if newest.get(number, 0) < 0 else ends[number]
         if wanted > ends[number]:
             raise CommandFailed(
                 f"{topic.name}-{number} ends at offset {ends[number]}: {wanted} is beyond; nothing was deleted. "
