@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,7 +39,7 @@ APART_MS = 10
 DEADLINE_S = 120.0
 AWAY_S = 12.0
 STILL_S = 2.0
-FAILOVER_S = 30.0
+FAILOVER_S = 10.0
 PREFIXES, PREFIXES_IDS = [(), TURN_BY_TURN], ["as served", "turn by turn"]
 MakeCluster = Callable[..., AbstractContextManager["ThreeBrokers"]]
 
@@ -220,7 +221,11 @@ def run_for(place: Place, seconds: float, *, kills_brokers: bool, seed: int = 1)
             kills += 1
             read_for(joined, chance.uniform(0.0, 12.0))
             go_on(joined, place.application)
-            broker.start()
+            with ThreadPoolExecutor(1) as thread:
+                starting = thread.submit(broker.start)
+                while not starting.done():
+                    joined.read(0.1)
+            starting.result()
         read_for(joined, chance.uniform(1.0, 5.0))
     go_on(joined, place.application)
     finish(place, joined, counts)

@@ -155,7 +155,7 @@ class Cluster:
     async def list_offsets(
         self, topic: str, timestamps: Mapping[int, int], *, isolation_level: int = READ_UNCOMMITTED
     ) -> dict[int, int]:
-        """The offsets of partitions, in the order asked for, at {partition: timestamp in ms, or LATEST, EARLIEST, NEWEST}.
+        """The offsets of partitions, in the order asked for, at {partition: time in ms, or LATEST, EARLIEST, NEWEST}.
 
         One request to each leader. -1 where no record is that young, or none has a time.
         """
