@@ -29,6 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
     _say_what_does_nothing(options)
     from tiered.server.serve import run as run_broker
 
+    gc.freeze()  # The one collection at the end of the start need not look at modules either.
     return run_broker(options)
 
 

@@ -15,13 +15,13 @@ from collections.abc import Coroutine
 from typing import Any, Protocol
 
 from tiered.config.listeners import ListenerOptions
-from tiered.errors import MalformedRequest, Throttled, TieredError
+from tiered.errors import MalformedRequest, Throttled
 from tiered.file_slice import FileSlice
 from tiered.rules.security.principal import ANONYMOUS, Principal
 from tiered.server.kafka.transport.buffers import SMALLEST_BYTES, BufferPool
 from tiered.server.kafka.transport.other_protocols import foreign_protocol
 from tiered.server.kafka.transport.outbox import Outbox, Parts
-from tiered.server.kafka.transport.requests import Answer, Requests
+from tiered.server.kafka.transport.requests import Answer, EndedConnection, Requests
 from tiered.server.kafka.transport.sasl_session import SaslSession
 from tiered.server.kafka.transport.tls_stream import TlsStream
 
@@ -91,35 +91,6 @@ class FrameHandler(Protocol):
 
     def complain_once(self, subject: tuple[object, ...], text: str, *arguments: object) -> None:
         """As `complain`, but of the same subject once a minute."""
-
-
-class _Ended:
-    """In the place of a connection that has ended, for its requests that are still under way."""
-
-    __slots__ = ("_handler", "_host")
-
-    closed = True
-
-    def __init__(self, handler: FrameHandler, host: str) -> None:
-        self._handler = handler
-        self._host = host
-
-    def send(self, parts: Parts) -> None:
-        """Nobody is there to take them."""
-
-    def resume(self) -> None:
-        """There is nothing more to handle."""
-
-    def close(self) -> None:
-        """It is closed."""
-
-    def explain(self, error: Exception) -> None:
-        """Says in the log what a request of the connection came to."""
-        if isinstance(error, TieredError):
-            self._handler.complain("connection from %s closed: %s", self._host, str(error))
-        else:
-            unforeseen = "connection from %s closed: a request failed in an unforeseen way"
-            log.error(unforeseen, self._host, exc_info=error)
 
 
 class Connection:
@@ -289,7 +260,7 @@ class Connection:
         self._counted_bytes = 0
         self._outbox.clear()
         self._socket.close()
-        self._requests.cancel(_Ended(self._handler, self.host))
+        self._requests.cancel(EndedConnection(self._handler.complain, self.host))
         self._handler.closed(self)
 
     def reset(self) -> None:
@@ -379,7 +350,7 @@ class Connection:
 
     def explain(self, error: Exception) -> None:
         """Says in the log why the connection ends."""
-        _Ended(self._handler, self.host).explain(error)
+        EndedConnection(self._handler.complain, self.host).explain(error)
 
     def _handle_one(self, buffer: memoryview, position: int, end: int) -> None:
         self.partial_since_ms = None

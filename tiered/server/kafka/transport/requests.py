@@ -6,14 +6,18 @@ answer before those of earlier requests.
 """
 
 import asyncio
+import logging
 import math
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple, Protocol
 
+from tiered.errors import TieredError
 from tiered.file_slice import FileSlice
 from tiered.server.kafka.transport.outbox import Parts
+
+log = logging.getLogger(__name__)
 
 # Answers of one connection that wait for others; with so many, or so large ones, no further request is begun.
 MAX_OVERLAPPING = 128
@@ -80,6 +84,36 @@ class RequestConnection(Protocol):
         """Says in the log why the connection ends."""
 
     def close(self) -> None: ...
+
+
+class EndedConnection:
+    """In the place of a connection that has ended, for its requests that are still under way."""
+
+    __slots__ = ("_complain", "_host")
+
+    closed = True
+
+    def __init__(self, complain: Callable[..., None], host: str) -> None:
+        """`complain` as the connection's handler has it."""
+        self._complain = complain
+        self._host = host
+
+    def send(self, parts: Parts) -> None:
+        """Nobody is there to take them."""
+
+    def resume(self) -> None:
+        """There is nothing more to handle."""
+
+    def close(self) -> None:
+        """It is closed."""
+
+    def explain(self, error: Exception) -> None:
+        """Says in the log what a request of the connection came to."""
+        if isinstance(error, TieredError):
+            self._complain("connection from %s closed: %s", self._host, str(error))
+        else:
+            unforeseen = "connection from %s closed: a request failed in an unforeseen way"
+            log.error(unforeseen, self._host, exc_info=error)
 
 
 class _Turn:
