@@ -32,7 +32,7 @@ async def handle(context: Context, request: "Request", reply: "Reply") -> "Respo
             *named,
         )
     except TieredError as refusal:
-        error = refusal
+        error = refusal.without_frames()
     return reply.ShareGroupHeartbeatResponse(
         throttle_time=0,
         error_code=error_code(error),
