@@ -208,5 +208,5 @@ def _not_ongoing(conn: Connection, commits: Sequence[PendingCommit]) -> dict[int
         try:
             check_ongoing(known.get(commit.transactional_id), commit.producer)
         except TieredError as error:
-            refused[number] = error
+            refused[number] = error.without_frames()
     return refused

@@ -104,7 +104,7 @@ async def _reply_when_stored(
     try:
         await stored
     except TieredError as error:
-        code = _code(context, error)
+        code = _code(context, error.without_frames())
     return await _reply(request, reply, codes, code)
 
 
