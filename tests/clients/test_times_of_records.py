@@ -45,7 +45,7 @@ class Log:
         self.records: dict[str, list[Record]] = {}
 
     def create(self) -> None:
-        """Of every second topic the object store alone has what is not in its newest segment."""
+        """Every second topic keeps all but its newest segment in the object store alone."""
         for start in range(0, len(self.topics), 100):
             some = [
                 NewTopic(topic.name, 1, 1, config=COLD if number % 2 else HOT)
