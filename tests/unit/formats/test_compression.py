@@ -2,9 +2,12 @@
 
 import gzip
 import io
+import os
+import random
 import struct
 import tracemalloc
 import zlib
+from collections.abc import Callable
 
 import cramjam
 import pytest
@@ -107,6 +110,42 @@ def test_what_java_cannot_read_of_lz4_is_no_frame_for_a_producer() -> None:
             verify_lz4_frame(memoryview(other))
 
 
+@pytest.mark.parametrize("block_bytes", [64 << 10, 256 << 10])
+def test_lz4_frames_that_are_decompressed_block_by_block_are_read_as_the_whole_frame_is(block_bytes: int) -> None:
+    """Whatever is wrong with one of them."""
+    stored, packed = os.urandom(1000), bytes(cramjam.lz4.compress_block(PLAIN[:block_bytes], store_size=False))
+    header = bytes.fromhex("04224d18" + {64 << 10: "604082", 256 << 10: "6050fb"}[block_bytes])
+    frame = bytearray(header + struct.pack("<I", len(packed)) + packed)
+    frame += struct.pack("<I", len(stored) | 1 << 31) + stored + bytes(4)
+    assert decompress(LZ4, frame, max_bytes=MAX) == PLAIN[:block_bytes] + stored
+    places = [*range(20), *range(11 + len(packed), 18 + len(packed)), *range(len(frame) - 5, len(frame))]
+    for place in [*places, *random.Random(1).sample(range(len(frame)), 300)]:
+        mutated = frame[:]
+        mutated[place] ^= 1 << (place % 8)
+        assert _outcome(lambda m=mutated: bytes(cramjam.lz4.decompress(m))) == _outcome(  # type: ignore[misc]
+            lambda m=mutated: decompress(LZ4, m, max_bytes=MAX)  # type: ignore[misc]
+        ), place
+
+
+def test_lz4_frames_of_a_hundred_thousand_tiny_blocks_are_decompressed_without_a_step_for_each() -> None:
+    block = struct.pack("<I", 1 | 1 << 31) + b"x"
+    frame = bytes.fromhex("04224d18604082") + block * 100_000 + bytes(4)
+    tracemalloc.start()
+    try:
+        assert decompress(LZ4, frame, max_bytes=MAX) == b"x" * 100_000
+        assert tracemalloc.get_traced_memory()[1] < 2 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def _outcome(decode: Callable[[], bytes]) -> bytes | None:
+    """None where it refuses the bytes."""
+    try:
+        return decode()
+    except (CorruptBatch, cramjam.DecompressionError):
+        return None
+
+
 def test_snappy_is_framed_as_java_frames_it() -> None:
     framed = compress(SNAPPY, PLAIN)
     assert framed[:16] == b"\x82SNAPPY\x00" + bytes.fromhex("0000000100000001")
@@ -174,7 +213,11 @@ def test_bytes_behind_gzip_count_for_nothing_as_in_java(rest: bytes) -> None:
         assert decompress(GZIP, whole + rest, max_bytes=len(PLAIN)) == PLAIN
 
 
-@pytest.mark.parametrize("rest", [_MEMBER[:20], _MEMBER[:-8] + bytes(8), _MEMBER[:10] + b"\xff" * 40, _MEMBER[:-1]])
+@pytest.mark.parametrize(
+    "rest",
+    [_MEMBER[:20], _MEMBER[:-8] + bytes(8), _MEMBER[:10] + b"\xff" * 40, _MEMBER[:-1]],
+    ids=lambda rest: f"{len(rest)} bytes",
+)
 def test_a_further_gzip_member_that_is_broken_is_refused_as_in_java(rest: bytes) -> None:
     with pytest.raises(CorruptBatch):
         decompress(GZIP, _MEMBER + rest, max_bytes=MAX)

@@ -66,9 +66,10 @@ async def handled(
             validation=LongValidations(),
             verifications=verifications,
         )
-        connection = SimpleNamespace(principal=None, host="127.0.0.1")
+        frame = memoryview(bytearray(body))
+        connection = SimpleNamespace(principal=None, host="127.0.0.1", keep_frame=lambda end: frame[:end])
         context = SimpleNamespace(broker=broker, connection=connection, api_version=VERSION, throttle_ms=0)
-        yield handle(RawRequest(cast(Context, context), memoryview(body), 0, len(body), 1))
+        yield handle(RawRequest(cast(Context, context), frame, 0, len(body), 1))
 
 
 def results(parts: Sequence[bytes | bytearray | memoryview]) -> list[produce.PartitionResult]:

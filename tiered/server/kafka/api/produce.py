@@ -130,7 +130,7 @@ def _takes_long(appending: "_Appending") -> bool:
 
 def _with_own_buffer(request: RawRequest) -> RawRequest:
     """For requests that wait: the connection reads the next one into its buffer."""
-    return request._replace(buffer=memoryview(bytearray(request.buffer[: request.end])))
+    return request._replace(buffer=request.context.connection.keep_frame(request.end))
 
 
 def _append_later(

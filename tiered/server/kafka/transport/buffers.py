@@ -36,13 +36,17 @@ class BufferPool:
 
     def give_back(self, buffer: memoryview) -> None:
         """The caller and everyone it gave slices to must be done with `buffer`."""
+        self.drop(buffer)
         size = len(buffer)
-        if size > SMALLEST_BYTES:
-            self.lent_bytes -= size
         if size <= LARGEST_POOLED_BYTES:
             free = self._free.setdefault(size, [])
             if len(free) < POOLED_EACH:
                 free.append(buffer)
+
+    def drop(self, buffer: memoryview) -> None:
+        """As `give_back`, of a buffer that somebody may not be done with: it is lent to nobody else."""
+        if len(buffer) > SMALLEST_BYTES:
+            self.lent_bytes -= len(buffer)
 
 
 def _size_class(size_bytes: int) -> int:

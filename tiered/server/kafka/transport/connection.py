@@ -106,6 +106,7 @@ class Connection:
         "_fd",
         "_gathers",
         "_handler",
+        "_is_kept",
         "_is_put_back",
         "_loop",
         "_low_water",
@@ -169,6 +170,8 @@ class Connection:
         """Frames are being handled; what is sent meanwhile may wait for their end."""
         self._muted: asyncio.TimerHandle | None = None
         self._is_put_back = False
+        self._is_kept = False
+        """A request in progress reads its frame in the buffer: what is there stays where it is."""
         self._requests = Requests(self, handler.run)
         self.closed = False
         self.client_id: str | None = None
@@ -232,6 +235,15 @@ class Connection:
         the connection is muted already."""
         assert self._muted is not None
         self._is_put_back = True
+
+    def keep_frame(self, end: int) -> memoryview:
+        """The bytes up to `end` of the frame that is handled now, at the same positions, for a request that holds up
+        the next one: they stay until its answer is known, or others may overlap it."""
+        assert self._buffer is not None
+        if 2 * end < len(self._buffer):  # It would hold more memory than the frame's.
+            return memoryview(bytearray(self._buffer[:end]))
+        self._is_kept = True
+        return self._buffer
 
     def _unmute(self) -> None:
         self._muted = None
@@ -378,12 +390,19 @@ class Connection:
     def resume(self) -> None:
         """Handles what has waited behind requests in progress; it had no chance to go on."""
         self.partial_since_ms = None
+        self._is_kept = False
         self._handle_frames()
 
     def _keep_rest(self, buffer: memoryview) -> None:
         """Keeps what is left of an unfinished frame, with room for more of it; gives an empty buffer back."""
         rest = self._end - self._start
         self._awaited_end = 0
+        if self._is_kept:
+            if rest and self.partial_since_ms is None:
+                self.partial_since_ms = self._loop.time() * 1000.0
+            self._set_low_water(1)
+            self._set_reading(self._end < len(buffer))
+            return
         if rest == 0:
             self._release_buffer()
             self.partial_since_ms = None
@@ -590,6 +609,7 @@ class Connection:
             self._handler.unfinished_bytes -= self._counted_unfinished
             self._counted_unfinished = 0
         if self._buffer is not None:
-            self._pool.give_back(self._buffer)
+            # The connection ends: a thread may still read the frame.
+            (self._pool.drop if self._is_kept else self._pool.give_back)(self._buffer)
             self._buffer = None
         self._start = self._end = self._awaited_end = 0
