@@ -132,11 +132,9 @@ class ApacheKafka:
 
 
 @contextmanager
-def apache_kafka(
-    folder: Path, settings: Mapping[str, object] | None = None, *, project: str = "broker.xml"
-) -> Iterator[ApacheKafka]:
-    """A running one, with all that it needs in `folder`; stopped at the end. `project` says which release."""
-    fetch_jars(project, folder / "jars")
+def apache_kafka(folder: Path, settings: Mapping[str, object] | None = None) -> Iterator[ApacheKafka]:
+    """A running one, with all that it needs in `folder`; stopped at the end."""
+    fetch_jars("broker.xml", folder / "jars")
     kafka = ApacheKafka(folder / "jars", folder, settings)
     try:
         kafka.start()

@@ -140,8 +140,7 @@ def targets(cell: Cell) -> tuple[Target, ...]:
         return (Target(metric="mb_per_s", ratio=1.5),)
     match cell.what:
         case "produce":
-            cpu = 0.3 if cell.brokers > 1 else 0.35 if cell.size_bytes >= 1024 else 0.6
-            return Target(metric="mb_per_s", ratio=1.0), Target(metric="broker_cpu_s_per_gb", ratio=cpu)
+            return Target(metric="mb_per_s", ratio=1.0), Target(metric="broker_cpu_s_per_gb", ratio=_produce_cpu(cell))
         case "consume cold":
             return (
                 Target(metric="mb_per_s", ratio=1.0),
@@ -163,3 +162,11 @@ def targets(cell: Cell) -> tuple[Target, ...]:
             return (Target(metric="p50_ms", value=2.0 if cell.what == COMMITS else 0.5),)
         case _:
             return ()
+
+
+def _produce_cpu(cell: Cell) -> float:
+    if cell.by_tool:
+        return 0.9
+    if cell.compression != "none":
+        return {"lz4": 0.8, "zstd": 1.0}[cell.compression]
+    return 0.5 if cell.size_bytes >= 1024 else 0.7

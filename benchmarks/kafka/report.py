@@ -98,13 +98,13 @@ def rows(runs: Runs) -> Iterator[Row]:
 
 
 def tables(suites: dict[str, Any]) -> str:
-    """In Markdown: where it was measured, and a table for each suite."""
-    parts = ["\n".join(dict.fromkeys(_machine(each["facts"]) for each in suites.values()))]
+    """In Markdown: a table for each suite, and where it was measured."""
+    parts = []
     for suite, each in suites.items():
         facts = each["facts"]
         parts += [
             f"### `{suite}`",
-            f"`{facts['command']}`, runs of each side: {facts['rounds']}.\n"
+            f"{_machine(facts)}\n`{facts['command']}`, runs of each side: {facts['rounds']}.\n"
             f"The load average was {facts['load']}, and {facts['idle_share_before']:.0%} of all CPU was idle before.",
             table(rows(each["runs"])),
         ]

@@ -126,12 +126,12 @@ def records(times: tuple[int, ...] = (0, 60_000, 120_000), key: bytes | None = b
 def cases(now_ms: int) -> list[Case]:
     """All of them. Their names are unlike each other."""
     made = Maker(now_ms)
-    found = [*_headers(made), *_frames(made), *_topics(made)]
+    cases = [*_headers(made), *_frames(made), *_topics(made)]
     for codec, name in enumerate(CODECS):
         of_codec = (*timed(made, codec), *_counts(made, codec), *_records(made, codec))
-        found += [replace(case, name=f"{case.name}, {name}") for case in of_codec]
-    assert len({case.name for case in found}) == len(found)
-    return found
+        cases += [replace(case, name=f"{case.name}, {name}") for case in of_codec]
+    assert len({case.name for case in cases}) == len(cases)
+    return cases
 
 
 def timed(made: Maker, codec: int) -> Iterator[Case]:

@@ -125,7 +125,7 @@ class Run:
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     ours = BrokerProcess(tmp_path_factory.mktemp("ours") / "data").start()
     try:
-        with apache_kafka(tmp_path_factory.mktemp("kafka"), project="broker-4.4.xml") as kafka:
+        with apache_kafka(tmp_path_factory.mktemp("kafka")) as kafka:
             now_ms = int(time.time() * 1000)
             all_cases = cases(now_ms)
             kinds: dict[str, list[Case]] = {}

@@ -61,19 +61,19 @@ class Log:
 
     def starts(self) -> dict[str, int]:
         with RawConnection(self.broker, timeout_s=60) as connection:
-            found = offsets_at(connection, {(topic.name, 0): [EARLIEST] for topic in self.topics})
-        return {name: answers[0][1] for (name, _), answers in found.items()}
+            starts = offsets_at(connection, {(topic.name, 0): [EARLIEST] for topic in self.topics})
+        return {name: answers[0][1] for (name, _), answers in starts.items()}
 
     def check(self, where: str) -> None:
         """The records are those of the model, and so is what is found by time."""
-        found = self.read()
-        wrong = [topic for topic in self.topics if found[topic.name] != self.records[topic.name]]
-        assert not wrong, (where, len(wrong), wrong[0], found[wrong[0].name], self.records[wrong[0].name])
+        records = self.read()
+        wrong = [topic for topic in self.topics if records[topic.name] != self.records[topic.name]]
+        assert not wrong, (where, len(wrong), wrong[0], records[wrong[0].name], self.records[wrong[0].name])
         with RawConnection(self.broker, timeout_s=60) as connection:
             check_times(connection, {name: ((name, 0), records) for name, records in self.records.items()}, where)
 
     def segments(self, topic: str) -> list[tuple[int, int]]:
-        return [(found["base_offset"], found["end_offset"]) for found in self.broker.segments(topic)["segments"]]
+        return [(segment["base_offset"], segment["end_offset"]) for segment in self.broker.segments(topic)["segments"]]
 
 
 @pytest.mark.parametrize(

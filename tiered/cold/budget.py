@@ -36,7 +36,7 @@ class Budget:
 
     @property
     def waiting_units(self) -> int:
-        return sum([wanted for wanted, _ in self._waiting])
+        return sum([wanted for wanted, _ in self._waiting]) if self._waiting else 0
 
     @property
     def spare(self) -> int:

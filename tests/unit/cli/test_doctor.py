@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.unit.cold.verified_store import make_store
-from tiered.cli.doctor.disk import mount_of
+from tiered.broker.host.data_folder import OWNER_FILE
+from tiered.cli.doctor.disk import mount_of, owner_of
 from tiered.cli.doctor.examination import hiding, secrets_of
 from tiered.cli.doctor.findings import Situation, Status
 from tiered.cli.doctor.machine import user_of
@@ -84,3 +85,11 @@ def test_a_replica_is_not_asked_for_a_catalogue(tmp_path: Path) -> None:
     (found,) = sql(replica(tmp_path, tmp_path))
     assert found.status is Status.OK
     assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize("text", ["[]", "1", '"x"', "{"])
+def test_an_owner_file_that_is_no_object_is_a_finding(tmp_path: Path, text: str) -> None:
+    (tmp_path / OWNER_FILE).write_text(text)
+    first, *_ = owner_of(tmp_path, 1)
+    assert first.status is Status.FAIL
+    assert f"{tmp_path / OWNER_FILE} cannot be read" in first.message

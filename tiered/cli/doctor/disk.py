@@ -49,7 +49,7 @@ def disk(situation: Situation) -> Iterator[CheckResult]:
         yield fail("folder", f"{folder} is no folder", "Name another with --data DIR.")
         return
     if folder == data_dir:
-        yield from _owner(data_dir, situation.options.broker_id)
+        yield from owner_of(data_dir, situation.options.broker_id)
     else:
         yield ok("folder", f"{data_dir} is not there yet; it will be made in {folder}", exists=False)
     yield from _file_system(folder)
@@ -64,12 +64,15 @@ def nearest_existing(path: Path) -> Path:
     return path
 
 
-def _owner(data_dir: Path, broker_id: int) -> Iterator[CheckResult]:
+def owner_of(data_dir: Path, broker_id: int) -> Iterator[CheckResult]:
+    """Which broker the folder belongs to, and whether one serves it now."""
     try:
         owner = json.loads((data_dir / OWNER_FILE).read_text())
+        if not isinstance(owner, dict):
+            raise TypeError("it holds no JSON object")
     except FileNotFoundError:
         owner = None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, TypeError) as error:
         yield fail("owner", f"{data_dir / OWNER_FILE} cannot be read: {error}", "Put it back from a copy.")
         owner = None
     holder = _holder(data_dir)
