@@ -8,6 +8,7 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.clients.command_lines import RUN_S, line_of, numbers, started, tiered
+from tests.support.claimed_times import break_stored
 from tests.support.command_line import Tiered
 
 __all__ = ["numbers", "started", "tiered"]
@@ -136,3 +137,18 @@ def test_a_reader_that_has_enough_is_no_failure(tiered: Tiered, started: list[su
     process.stdout.close()
     assert process.wait(RUN_S) == 0
     assert process.stderr.read() == b""
+
+
+def test_a_batch_that_nobody_can_decode_ends_it_by_name_or_is_stepped_over(tiered: Tiered) -> None:
+    tiered.out("topics", "create", "undecodable", "-p", "1")
+    for value in (b"before", b"bad", b"behind"):
+        tiered.out("produce", "undecodable", lines=value + b"\n")
+    (log_file,) = (file for file in (tiered.broker.data / "log").rglob("*.log") if b"before" in file.read_bytes())
+    break_stored(log_file, 1)
+    said = tiered.run("consume", "undecodable", code=1)
+    assert said.stdout == b"before\n"
+    assert b"offsets 1 to 1 cannot be decoded" in said.stderr
+    assert b"--skip-bad-batches steps over them" in said.stderr
+    said = tiered.run("consume", "undecodable", "--skip-bad-batches")
+    assert said.stdout == b"before\nbehind\n"
+    assert b"offsets 1 to 1 cannot be decoded, and are stepped over" in said.stderr

@@ -5,6 +5,7 @@ The broker is real and in this process; so are planning and tasks, without a JVM
 
 import argparse
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
@@ -14,6 +15,8 @@ from pyspark_tiered.job_arguments import parsed_options, source_arguments
 from pyspark_tiered.options import Isolation, parse_options
 from pyspark_tiered.stream import StreamReader
 from tests.spark.committed_rows import COLUMNS, Rows, committed_records, spark_batch
+from tests.support.claimed_times import break_stored
+from tiered.errors import TieredError
 from tiered.testing import LocalCluster, cluster
 
 PARTITIONS = 2
@@ -121,3 +124,30 @@ def test_jobs_read_committed_records_unless_they_are_told_otherwise() -> None:
     assert parsed_options(parser.parse_args(told)).isolation is Isolation.READ_COMMITTED
     otherwise = parser.parse_args([*told, "--isolation", "read_uncommitted"])
     assert parsed_options(otherwise).isolation is Isolation.READ_UNCOMMITTED
+
+
+def test_a_batch_of_the_hot_tail_that_nobody_can_decode_ends_the_read_by_name_or_is_stepped_over(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with cluster(data=tmp_path) as broker:
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+        for value in ("before", "bad", "behind"):
+            producer.produce("undecodable", value, partition=0)
+            assert producer.flush(30) == 0
+        (log_file,) = (file for file in tmp_path.rglob("*.log") if b"before" in file.read_bytes())
+        break_stored(log_file, 1)
+        given = {"kafka.bootstrap.servers": broker.bootstrap}
+        with pytest.raises(TieredError, match=r"offsets 1 to 1 cannot be decoded.* failOnBadBatch=false"):
+            spark_batch("undecodable", given)
+        rows = spark_batch("undecodable", {**given, "failOnBadBatch": "false"})
+    assert [(offset, value) for _, offset, value in rows] == [(0, b"before"), (2, b"behind")]
+    (warning,) = [each.getMessage() for each in caplog.records if "stepped over" in each.getMessage()]
+    assert "partition undecodable-0: stepped over offsets 1 to 1" in warning
+
+
+def test_the_jobs_flag_is_the_readers_option() -> None:
+    parser = argparse.ArgumentParser()
+    source_arguments(parser)
+    words = ["--store", "file:///s", "--topic", "t"]
+    assert parsed_options(parser.parse_args([*words, "--skip-bad-batches"])).fail_on_bad_batch is False
+    assert parsed_options(parser.parse_args(words)).fail_on_bad_batch is True

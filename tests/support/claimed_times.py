@@ -1,8 +1,11 @@
 """Batches as producers that get their own timestamps wrong have written them."""
 
 import struct
+from pathlib import Path
 
 from fastcrc import crc32
+
+from tiered.formats.record_batch import whole_batches
 
 WRONG = ["missing", "the first record's", "too early", "too late"]
 """What `claiming` may be given for the greatest timestamp."""
@@ -26,3 +29,12 @@ def broken(batch: bytes | bytearray) -> bytearray:
     changed[61:] = bytes(len(changed) - 61)
     struct.pack_into(">I", changed, 17, crc32.iscsi(bytes(changed[21:])))
     return changed
+
+
+def break_stored(log_file: Path, number: int) -> None:
+    """`broken` in place, for a batch of a log that is being served: what brokers have taken before they looked."""
+    data = bytearray(log_file.read_bytes())
+    position, header = list(whole_batches(data, 0, len(data)))[number]
+    with log_file.open("r+b") as file:
+        file.seek(position)
+        file.write(broken(data[position : position + header.size_bytes]))
