@@ -8,7 +8,7 @@ from tests.clients.foreign_tools import tool
 SOURCES = Path(__file__).parent / "java"
 SCRIPTS = {
     "kafka-client-metrics": "org.apache.kafka.tools.ClientMetricsCommand",
-    "kafka-configs": "kafka.admin.ConfigCommand",
+    "kafka-configs": "org.apache.kafka.tools.ConfigCommand",
     "kafka-console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "kafka-console-producer": "org.apache.kafka.tools.ConsoleProducer",
     "kafka-consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
