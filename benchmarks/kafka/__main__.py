@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks import machine
-from benchmarks.kafka import report
+from benchmarks.kafka import report, sides
 from benchmarks.kafka.cells import SUITES, chosen
 from benchmarks.kafka.measures import Effort, Results, measure
 from tests.clients.java_client import fetch_jars
@@ -50,6 +50,8 @@ def main() -> int:
     try:
         for project in ("broker.xml", "tools.xml"):
             fetch_jars(project, folder / "jars")
+        if any(cell.suite == "cold" for cell in chosen(options.only, is_quick=options.quick)):
+            fetch_jars("broker-tiered.xml", folder / sides.TIERED_JARS)
         (kafka,) = (folder / "jars").glob("kafka_2.13-*.jar")
         facts["kafka"] = kafka.stem.rpartition("-")[2]
         if not options.quick:

@@ -23,6 +23,8 @@ OURS, KAFKAS = "tiered", "kafka"
 RUNNING, TIERED, READ_AGAIN, POLLING = "running", "tiered", "read-again", "polling"
 """Kinds of brokers: on their defaults; that move what is old to a folder, and look for it often; that do so, and our
 cache is too small for what is read twice, while Apache Kafka has none; of which ours polls before it sleeps."""
+TIERED_JARS = "jars-tiered"
+"""Beside the others: of the last Apache Kafka that its own store for remote segments can be had for."""
 LISTENER = "SECURE"
 KEPT = {"retention.ms": "-1"}
 # Deleted records would fill the disk for a minute.
@@ -123,6 +125,8 @@ def _kafka_tiering(folder: Path) -> dict[str, object]:
 def running(folder: Path, jars: Path, brokers: int, kind: str = RUNNING) -> Iterator[list[Side]]:
     """Both sides, running: of one broker each, or of three with each record on all of them."""
     with ExitStack() as stack:
+        if kind in (TIERED, READ_AGAIN):
+            jars = jars.with_name(TIERED_JARS)
         sides = alone(folder, jars, kind) if brokers == 1 else _clusters(folder, jars, stack)
         for side in sides:
             for broker in side.brokers:
