@@ -24,7 +24,7 @@ RUNNING, TIERED, READ_AGAIN, POLLING = "running", "tiered", "read-again", "polli
 """Kinds of brokers: on their defaults; that move what is old to a folder, and look for it often; that do so, and our
 cache is too small for what is read twice, while Apache Kafka has none; of which ours polls before it sleeps."""
 TIERED_JARS = "jars-tiered"
-"""Beside the others: of the last Apache Kafka that its own store for remote segments can be had for."""
+"""Jars of the last Apache Kafka release that loads LocalTieredStorage."""
 LISTENER = "SECURE"
 KEPT = {"retention.ms": "-1"}
 # Deleted records would fill the disk for a minute.

@@ -141,14 +141,16 @@ def test_a_reader_that_has_enough_is_no_failure(tiered: Tiered, started: list[su
 
 def test_a_batch_that_nobody_can_decode_ends_it_by_name_or_is_stepped_over(tiered: Tiered) -> None:
     tiered.out("topics", "create", "undecodable", "-p", "1")
-    for value in (b"before", b"bad", b"behind"):
+    for value in (b"undecodable 0", b"undecodable 1", b"undecodable 2"):
         tiered.out("produce", "undecodable", lines=value + b"\n")
-    (log_file,) = (file for file in (tiered.broker.data / "log").rglob("*.log") if b"before" in file.read_bytes())
+    (log_file,) = (
+        file for file in (tiered.broker.data / "log").rglob("*.log") if b"undecodable 0" in file.read_bytes()
+    )
     break_stored(log_file, 1)
-    said = tiered.run("consume", "undecodable", code=1)
-    assert said.stdout == b"before\n"
-    assert b"offsets 1 to 1 cannot be decoded" in said.stderr
-    assert b"--skip-bad-batches steps over them" in said.stderr
-    said = tiered.run("consume", "undecodable", "--skip-bad-batches")
-    assert said.stdout == b"before\nbehind\n"
-    assert b"offsets 1 to 1 cannot be decoded, and are stepped over" in said.stderr
+    failed = tiered.run("consume", "undecodable", code=1)
+    assert failed.stdout == b"undecodable 0\n"
+    assert b"offsets 1 to 1 cannot be decoded" in failed.stderr
+    assert b"--skip-bad-batches steps over them" in failed.stderr
+    completed = tiered.run("consume", "undecodable", "--skip-bad-batches")
+    assert completed.stdout == b"undecodable 0\nundecodable 2\n"
+    assert b"offsets 1 to 1 cannot be decoded, and are stepped over" in completed.stderr

@@ -141,7 +141,7 @@ def test_a_batch_of_the_hot_tail_that_nobody_can_decode_ends_the_read_by_name_or
             spark_batch("undecodable", given)
         rows = spark_batch("undecodable", {**given, "failOnBadBatch": "false"})
     assert [(offset, value) for _, offset, value in rows] == [(0, b"before"), (2, b"behind")]
-    (warning,) = [each.getMessage() for each in caplog.records if "stepped over" in each.getMessage()]
+    (warning,) = [message for message in caplog.messages if "stepped over" in message]
     assert "partition undecodable-0: stepped over offsets 1 to 1" in warning
 
 

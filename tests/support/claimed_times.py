@@ -32,7 +32,7 @@ def broken(batch: bytes | bytearray) -> bytearray:
 
 
 def break_stored(log_file: Path, number: int) -> None:
-    """`broken` in place, for a batch of a log that is being served: what brokers have taken before they looked."""
+    """Replaces one batch of a served log by its `broken` form: older versions stored such batches."""
     data = bytearray(log_file.read_bytes())
     position, header = list(whole_batches(data, 0, len(data)))[number]
     with log_file.open("r+b") as file:

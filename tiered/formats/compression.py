@@ -58,10 +58,10 @@ _LZ4_PLAIN_FRAMES: Final = {
     bytes.fromhex("04224d18606051"): 1 << 20,
     bytes.fromhex("04224d18607073"): 4 << 20,
 }
-"""The headers of frames as Kafka's clients write them, and how large a block may be: independent blocks, no sizes, no
-checksums."""
+"""Frame headers that Kafka's clients write, with the maximum size of a block. Blocks are independent; the frame has no
+content size and no checksums."""
 _LZ4_MAX_BLOCKS: Final = 1024
-"""More of them, which hostile frames may have, go to the frame's decoder: each takes a step in Python."""
+"""Every block costs a step in Python. A frame of more blocks, as only hostile clients send, is decompressed in one call."""
 
 _GZIP_PIECE_BYTES: Final = 16 * 1024
 _FIRST_GUESS_BYTES: Final = 64 * 1024
@@ -309,7 +309,7 @@ def _decompress_lz4(data: memoryview, room: _Room) -> int:
 
 
 def _lz4_blocks(data: memoryview, block_bytes: int) -> list[tuple[memoryview, bool]] | None:
-    """The blocks, and which of them are stored as they are; None for what is not one frame of them and nothing else."""
+    """(block, whether it is stored uncompressed) for all blocks. None unless `data` is exactly one plain frame."""
     blocks: list[tuple[memoryview, bool]] = []
     at, last = len(_LZ4_FRAME_HEADER), len(data) - len(_LZ4_END_MARK)
     while at < last:
@@ -324,7 +324,8 @@ def _lz4_blocks(data: memoryview, block_bytes: int) -> list[tuple[memoryview, bo
 
 
 def _decompress_lz4_blocks(blocks: list[tuple[memoryview, bool]], block_bytes: int, output: memoryview) -> int:
-    """Straight to where they belong; the frame's decoder has two buffers in between, and costs up to twice as much."""
+    """The length of the decompressed blocks in `output`. The frame's decoder copies through two buffers and takes up to
+    twice as long."""
     total = 0
     for block, is_stored in blocks:
         room = output[total : total + block_bytes]

@@ -3,9 +3,12 @@
 import asyncio
 import socket
 import struct
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from typing import Any
 
+from tiered.config.listeners import ListenerOptions
+from tiered.server.kafka.transport.buffers import BufferPool
 from tiered.server.kafka.transport.connection import Connection
 from tiered.server.kafka.transport.outbox import Parts
 from tiered.server.kafka.transport.requests import Answer, DelayedAnswer, Overlapping
@@ -107,9 +110,10 @@ class Echo:
 
 
 class Client:
-    def __init__(self, sock: socket.socket, echo: Echo) -> None:
+    def __init__(self, sock: socket.socket, echo: Echo, connection: Connection) -> None:
         self._socket = sock
         self.echo = echo
+        self.connection = connection
 
     async def send(self, *frames: bytes) -> None:
         data = b"".join(struct.pack(">i", len(frame)) + frame for frame in frames)
@@ -134,3 +138,20 @@ class Client:
         async with asyncio.timeout(5):
             while len(self.echo.handled) < count:
                 await asyncio.sleep(0.001)
+
+
+@asynccontextmanager
+async def served(
+    make_echo: Callable[[asyncio.TaskGroup], Echo], pool: BufferPool | None = None
+) -> AsyncIterator[Client]:
+    """A client of a connection in this process, which is closed at the end."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        near = socket.create_connection(listening.getsockname())
+        far, _ = listening.accept()
+    near.setblocking(False)
+    with near:
+        async with asyncio.TaskGroup() as group:
+            echo = make_echo(group)
+            connection = Connection(far, echo, pool or BufferPool(), "test", 0.0, ListenerOptions())
+            yield Client(near, echo, connection)
+            connection.close()

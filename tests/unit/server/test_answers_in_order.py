@@ -1,32 +1,19 @@
 """A connection handles requests while earlier answers wait for others, and answers in the order of the requests."""
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.unit.server.echo import Client, Echo
-from tiered.config.listeners import ListenerOptions
+from tests.unit.server.echo import Client, Echo, served
 from tiered.errors import RequestTimedOut
-from tiered.server.kafka.transport.buffers import BufferPool
-from tiered.server.kafka.transport.connection import Connection
 from tiered.server.kafka.transport.requests import MAX_OVERLAPPING, MAX_WAITING_BYTES
 
 
 @pytest.fixture
 async def client() -> AsyncIterator[Client]:
-    listening = socket.create_server(("127.0.0.1", 0))
-    near = socket.create_connection(listening.getsockname())
-    far, _ = listening.accept()
-    near.setblocking(False)
-    async with asyncio.TaskGroup() as group:
-        echo = Echo(group)
-        connection = Connection(far, echo, BufferPool(), "test", 0.0, ListenerOptions())
-        yield Client(near, echo)
-        connection.close()
-    near.close()
-    listening.close()
+    async with served(Echo) as client:
+        yield client
 
 
 async def test_later_requests_are_handled_and_answered_after_those_that_wait(client: Client) -> None:

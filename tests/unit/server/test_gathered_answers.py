@@ -60,7 +60,7 @@ async def made() -> AsyncIterator[tuple[Client, Counting]]:
     async with asyncio.TaskGroup() as group:
         echo = Ending(group)
         connection = Connection(far, echo, BufferPool(), "test", 0.0, ListenerOptions())
-        yield Client(near, echo), far
+        yield Client(near, echo, connection), far
         connection.close()
     near.close()
     listening.close()

@@ -1,24 +1,20 @@
-"""A request that goes on later reads its frame where it arrived, whatever follows on its connection."""
+"""A delayed request reads its frame from the receive buffer, unchanged by later requests of the connection."""
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.unit.server.echo import Client, Echo, framed
-from tiered.config.listeners import ListenerOptions
+from tests.unit.server.echo import Client, Echo, framed, served
 from tiered.server.kafka.transport.buffers import SMALLEST_BYTES, BufferPool
-from tiered.server.kafka.transport.connection import Connection
 from tiered.server.kafka.transport.outbox import Parts
 
 LARGE = 600 << 10
 
 
 class Keeping(Echo):
-    """As Echo; 'hold…' is answered with what is in the kept frame when it is let go, and with nothing beside it."""
+    """As Echo; a 'hold…' request is answered with the kept frame's bytes at the time of its release."""
 
-    connection: Connection
     kept: memoryview
 
     def handle(self, connection, buffer, position, end):  # type: ignore[no-untyped-def]
@@ -42,17 +38,8 @@ def pool() -> BufferPool:
 
 @pytest.fixture
 async def client(pool: BufferPool) -> AsyncIterator[Client]:
-    listening = socket.create_server(("127.0.0.1", 0))
-    near = socket.create_connection(listening.getsockname())
-    far, _ = listening.accept()
-    near.setblocking(False)
-    async with asyncio.TaskGroup() as group:
-        echo = Keeping(group)
-        echo.connection = Connection(far, echo, pool, "test", 0.0, ListenerOptions())
-        yield Client(near, echo)
-        echo.connection.close()
-    near.close()
-    listening.close()
+    async with served(Keeping, pool) as client:
+        yield client
 
 
 def keeping(client: Client) -> Keeping:
@@ -69,7 +56,7 @@ async def test_a_kept_frame_is_whole_when_its_request_goes_on(
     sending = asyncio.create_task(client.send(frame, *others))
     await client.handled(1)
     await asyncio.sleep(0.05)  # What fits behind it arrives meanwhile.
-    assert keeping(client).connection.partial_bytes > 0
+    assert client.connection.partial_bytes > 0
     keeping(client).gates[b"hold"].set_result(None)
     assert await client.answers(4) == [frame, *others]
     await sending
@@ -83,7 +70,7 @@ async def test_a_frame_that_is_kept_when_its_connection_ends_is_lent_to_nobody_e
     sending = asyncio.create_task(client.send(frame))
     await client.handled(1)
     await sending
-    keeping(client).connection.close()
+    client.connection.close()
     assert pool.lent_bytes == 0
     pool.borrow(len(keeping(client).kept))[:] = b"y" * len(keeping(client).kept)
     assert bytes(keeping(client).kept[4 : 4 + len(frame)]) == frame

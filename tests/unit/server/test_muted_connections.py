@@ -1,23 +1,17 @@
 """A connection that is muted begins nothing and reads nothing until its time is over, and then goes on where it was."""
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.unit.server.echo import Client, Echo
-from tiered.config.listeners import ListenerOptions
-from tiered.server.kafka.transport.buffers import BufferPool
-from tiered.server.kafka.transport.connection import Connection
+from tests.unit.server.echo import Client, Echo, served
 
 LONG_MS = 600_000.0
 
 
 class Muting(Echo):
     """As Echo; 'mute N' mutes its connection for N milliseconds and is answered all the same."""
-
-    connection: Connection
 
     def handle(self, connection, buffer, position, end):  # type: ignore[no-untyped-def]
         frame = bytes(buffer[position:end])
@@ -28,31 +22,17 @@ class Muting(Echo):
 
 @pytest.fixture
 async def client() -> AsyncIterator[Client]:
-    listening = socket.create_server(("127.0.0.1", 0))
-    near = socket.create_connection(listening.getsockname())
-    far, _ = listening.accept()
-    near.setblocking(False)
-    async with asyncio.TaskGroup() as group:
-        echo = Muting(group)
-        echo.connection = Connection(far, echo, BufferPool(), "test", 0.0, ListenerOptions())
-        yield Client(near, echo)
-        echo.connection.close()
-    near.close()
-    listening.close()
-
-
-def connection_of(client: Client) -> Connection:
-    assert isinstance(client.echo, Muting)
-    return client.echo.connection
+    async with served(Muting) as client:
+        yield client
 
 
 async def test_what_was_sent_ahead_waits_until_the_time_is_over(client: Client) -> None:
     await client.send(b"mute 50", b"ahead", b"too")
     assert await client.answers(1) == [b"mute 50"]
     assert client.echo.handled == [b"mute 50"]
-    assert connection_of(client).is_muted
+    assert client.connection.is_muted
     assert await client.answers(2) == [b"ahead", b"too"]
-    assert not connection_of(client).is_muted
+    assert not client.connection.is_muted
 
 
 async def test_what_comes_later_is_not_even_read(client: Client) -> None:
@@ -60,7 +40,7 @@ async def test_what_comes_later_is_not_even_read(client: Client) -> None:
     await client.answers(1)
     await client.send(b"x" * 5000)
     await asyncio.sleep(0.05)
-    assert connection_of(client).partial_bytes == 0
+    assert client.connection.partial_bytes == 0
     assert client.echo.handled == [b"mute 600000"]
 
 
@@ -83,7 +63,7 @@ async def test_answers_of_requests_in_progress_go_out(client: Client) -> None:
 
 
 async def test_the_longest_time_counts(client: Client) -> None:
-    connection = connection_of(client)
+    connection = client.connection
     connection.mute(LONG_MS)
     connection.mute(1.0)
     await asyncio.sleep(0.02)
@@ -91,7 +71,7 @@ async def test_the_longest_time_counts(client: Client) -> None:
 
 
 async def test_a_muted_connection_can_be_closed(client: Client) -> None:
-    connection = connection_of(client)
+    connection = client.connection
     connection.mute(5.0)
     connection.close()
     connection.mute(5.0)

@@ -77,8 +77,8 @@ INLINE_PLAIN_BYTES = 256 << 10
 """Of decompressed records: what an event loop makes in about a millisecond."""
 REQUESTS_BYTES = 128 << 20
 MAX_WAITING_BYTES = 96 << 20
-"""With `REQUESTS_BYTES`, and buffers of twice their requests, less than `queued.max.request.bytes` is by default: large
-requests of others still have room to arrive in."""
+"""A waiting request keeps a receive buffer of up to twice its size. This bound and `REQUESTS_BYTES` together stay below
+the default `queued.max.request.bytes`, so that other clients' large requests can still arrive."""
 SCRATCH_BYTES = 4 << 20
 """Four times what clients put into a batch by default."""
 

@@ -44,7 +44,7 @@ class BufferPool:
                 free.append(buffer)
 
     def drop(self, buffer: memoryview) -> None:
-        """As `give_back`, of a buffer that somebody may not be done with: it is lent to nobody else."""
+        """Ends the loan of a buffer that may still be read: unlike `give_back`, the buffer is never lent again."""
         if len(buffer) > SMALLEST_BYTES:
             self.lent_bytes -= len(buffer)
 

@@ -171,7 +171,7 @@ class Connection:
         self._muted: asyncio.TimerHandle | None = None
         self._is_put_back = False
         self._is_kept = False
-        """A request in progress reads its frame in the buffer: what is there stays where it is."""
+        """A request in progress still reads its frame from the buffer, so the buffer must not be moved or returned."""
         self._requests = Requests(self, handler.run)
         self.closed = False
         self.client_id: str | None = None
@@ -237,10 +237,10 @@ class Connection:
         self._is_put_back = True
 
     def keep_frame(self, end: int) -> memoryview:
-        """The bytes up to `end` of the frame that is handled now, at the same positions, for a request that holds up
-        the next one: they stay until its answer is known, or others may overlap it."""
+        """The current frame's bytes, at the same positions, for a request that blocks the connection's next one. They stay
+        valid until the connection resumes. A small frame in a large buffer is copied."""
         assert self._buffer is not None
-        if 2 * end < len(self._buffer):  # It would hold more memory than the frame's.
+        if 2 * end < len(self._buffer):  # A small request must not keep a large buffer.
             return memoryview(bytearray(self._buffer[:end]))
         self._is_kept = True
         return self._buffer
@@ -609,7 +609,7 @@ class Connection:
             self._handler.unfinished_bytes -= self._counted_unfinished
             self._counted_unfinished = 0
         if self._buffer is not None:
-            # The connection ends: a thread may still read the frame.
+            # A validating thread may still read a kept frame, so its buffer must not be lent again.
             (self._pool.drop if self._is_kept else self._pool.give_back)(self._buffer)
             self._buffer = None
         self._start = self._end = self._awaited_end = 0
