@@ -61,7 +61,8 @@ _LZ4_PLAIN_FRAMES: Final = {
 """Frame headers that Kafka's clients write, with the maximum size of a block. Blocks are independent; the frame has no
 content size and no checksums."""
 _LZ4_MAX_BLOCKS: Final = 1024
-"""Every block costs a step in Python. A frame of more blocks, as only hostile clients send, is decompressed in one call."""
+"""Every block costs a step in Python. A frame of more blocks, as only hostile clients send, is decompressed by one
+call."""
 
 _GZIP_PIECE_BYTES: Final = 16 * 1024
 _FIRST_GUESS_BYTES: Final = 64 * 1024

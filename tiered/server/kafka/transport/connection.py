@@ -237,8 +237,8 @@ class Connection:
         self._is_put_back = True
 
     def keep_frame(self, end: int) -> memoryview:
-        """The current frame's bytes, at the same positions, for a request that blocks the connection's next one. They stay
-        valid until the connection resumes. A small frame in a large buffer is copied."""
+        """The current frame's bytes, at the same positions, for a request that blocks the connection's next one. The
+        bytes stay valid until the connection resumes. A small frame in a large buffer is copied."""
         assert self._buffer is not None
         if 2 * end < len(self._buffer):  # A small request must not keep a large buffer.
             return memoryview(bytearray(self._buffer[:end]))
