@@ -191,7 +191,7 @@ def test_filters_give_the_same_rows_with_pushdown_and_without(
 
 
 def test_with_pushdown_a_load_for_each_filter_gives_all_rows(spark: SparkSession, bucket: Bucket) -> None:
-    """Of one load Spark reads again what its last filter left: see docs/spark.md."""
+    """Spark reuses the filtered reader of a DataFrame for its next query: see docs/spark.md."""
     fill(bucket)
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     try:
