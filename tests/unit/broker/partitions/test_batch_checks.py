@@ -8,6 +8,7 @@ from tests.support.partition_appends import NOW_MS, batch, keyed
 from tiered.broker.partitions import batch_checks
 from tiered.broker.partitions.batch_checks import RecordsOutOfTime, RecordsWithoutKey, ValidatedBatch, limits_of
 from tiered.config import TopicConfig
+from tiered.config.limits import LimitSettings
 from tiered.errors import (
     CorruptBatch,
     InvalidRecord,
@@ -90,3 +91,9 @@ def test_a_batch_gets_the_topics_codec_only_where_it_has_another() -> None:
     after = batch_checks.recompressed(validated(encode_batch(ONE, compression=Compression.ZSTD)), code)
     assert checked(bytes(after.buffer[after.position : after.end])) == after.header
     assert (after.header.compression, after.header.record_count) == (Compression.LZ4, 1)
+
+
+def test_requests_that_wait_for_validation_leave_room_for_others_to_arrive() -> None:
+    """A receive buffer that waits is at most twice as large as its request."""
+    waiting_bytes = 2 * (batch_checks.REQUESTS_BYTES + batch_checks.MAX_WAITING_BYTES)
+    assert waiting_bytes < LimitSettings().queued_max_request_bytes
