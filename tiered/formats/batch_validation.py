@@ -204,9 +204,26 @@ def validate(
     enough; else the decompressed records, at most `limits.max_plain_bytes`.
     """
     verdict = examiner.examine(buffer, position, end, limits, now_ms)
-    if type(verdict) is BatchHeader:
-        return verdict
-    assert isinstance(verdict, BatchVerdict)
+    if isinstance(verdict, BatchVerdict):
+        return conclude(
+            examiner, verdict, buffer, position, end, limits, now_ms, max_plain_bytes=max_plain_bytes, scratch=scratch
+        )
+    return verdict
+
+
+def conclude(
+    examiner: Examiner,
+    verdict: BatchVerdict,
+    buffer: Buffer,
+    position: int,
+    end: int,
+    limits: BatchLimits,
+    now_ms: int,
+    *,
+    max_plain_bytes: int | None,
+    scratch: bytearray | None,
+) -> BatchHeader | RefusedBatch | None:
+    """The rest of `validate`, of a batch that `examiner` did not take as it is."""
     if verdict.reason != _VALID_SO_FAR:
         return _settled(
             examiner, verdict, buffer, position, memoryview(buffer)[position + HEADER_BYTES : end], limits, now_ms

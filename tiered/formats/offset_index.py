@@ -50,10 +50,12 @@ class OffsetIndex:
 
     def append(self, offset: int, position: int) -> None:
         """Adds the batch at `position`, which ends with `offset`. Both grow from entry to entry."""
-        assert offset > self.last_offset, f"offset {offset} after {self.last_offset}"
-        assert not self._offsets or position > self.last_position, f"position {position} after {self.last_position}"
-        self._positions.append(position)
-        self._offsets.append(offset)
+        offsets, positions = self._offsets, self._positions
+        if offsets:
+            assert offset > offsets[-1], f"offset {offset} after {offsets[-1]}"
+            assert position > positions[-1], f"position {position} after {positions[-1]}"
+        positions.append(position)
+        offsets.append(offset)
 
     def lookup(self, offset: int) -> int:
         """The position of a batch at or before the one that holds `offset`: the nearest that is known, else 0."""

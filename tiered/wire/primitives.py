@@ -135,12 +135,12 @@ def read_uuid(view: Buffer, position: int) -> tuple[UUID, int]:
     end = position + 16
     if end > len(view):
         raise MalformedRequest(f"{len(view) - position} bytes are left where an id has 16; send the whole message")
-    return _uuid(bytes(view[position:end])), end
+    return uuid_of(bytes(view[position:end])), end
 
 
 @lru_cache(maxsize=4096)
-def _uuid(raw: bytes) -> UUID:
-    """Topic ids come again with every request, and a UUID takes long to build."""
+def uuid_of(raw: bytes) -> UUID:
+    """Of 16 bytes. Topic ids come again with every request, and a UUID takes long to build."""
     return UUID(bytes=raw)
 
 

@@ -33,6 +33,7 @@ from tiered.wire.primitives import (
     skip_tagged_fields,
     string_bytes,
     tagged_field,
+    uuid_of,
     varint,
 )
 
@@ -49,7 +50,14 @@ FIRST_WITH_TOPIC_IDS = 13
 
 _acks_and_timeout = struct.Struct(">hi").unpack_from
 _int32_at = struct.Struct(">i").unpack_from
+_one_batch_at = struct.Struct(">BhiB16sBi").unpack_from
+"""From version 13 on, without a transactional id, with one topic and one partition: all up to the records' length."""
+_ONE_BATCH_BYTES = 29
 _NO_ID = UUID(int=0).bytes
+_NO_TAGS = bytes(3)
+"""Of the partition, the topic and the request."""
+_new = tuple.__new__
+"""Of a NamedTuple, without the call in between."""
 
 
 class ProduceTopic(NamedTuple):
@@ -125,11 +133,28 @@ def decode_produce_request(buffer: Buffer, position: int, end: int, version: int
     assert MIN_VERSION <= version <= MAX_VERSION, version
     view = memoryview(buffer)[:end]
     try:
+        if version >= FIRST_WITH_TOPIC_IDS and end - position > _ONE_BATCH_BYTES:
+            request = _decode_one_batch(view, position, end)
+            if request is not None:
+                return request
         if version >= FIRST_FLEXIBLE:
             return _decode_flexible(view, position, version >= FIRST_WITH_TOPIC_IDS)
         return _decode_legacy(view, position)
     except TRUNCATED as error:
         raise malformed("a Produce request", error) from None
+
+
+def _decode_one_batch(view: memoryview, position: int, end: int) -> ProduceRequest | None:
+    """What Java's producers send mostly, in a third of the time; None for anything else, right or wrong."""
+    no_id, acks, timeout_ms, topics, raw_id, partitions, index = _one_batch_at(view, position)
+    if no_id != 0 or topics != 2 or partitions != 2:
+        return None
+    length, start = read_varint(view, position + _ONE_BATCH_BYTES)
+    position = start + length - 1
+    if length == 0 or end - position < len(_NO_TAGS) or view[position : position + len(_NO_TAGS)] != _NO_TAGS:
+        return None
+    topic = _new(ProduceTopic, (None, uuid_of(raw_id), [(index, start, position)]))
+    return _new(ProduceRequest, (acks, timeout_ms, None, [topic]))
 
 
 def _decode_flexible(view: memoryview, position: int, with_ids: bool) -> ProduceRequest:
@@ -209,6 +234,9 @@ _RESULT_V3 = struct.Struct(">ihqq").pack
 _RESULT_V5 = struct.Struct(">ihqqq").pack
 _RESULT_V8_PLAIN = struct.Struct(">ihqqqih").pack
 _RESULT_V9_PLAIN = struct.Struct(">ihqqqBBB").pack
+_ONE_RESULT_V13 = struct.Struct(">B16sBihqqqBBBBiB").pack
+"""The answer to what `_decode_one_batch` reads, when it was taken."""
+_PLAIN = ((), None, None)
 _pack_int32 = struct.Struct(">i").pack
 
 
@@ -217,6 +245,10 @@ def encode_produce_response(
 ) -> bytearray:
     """The body of the response, for versions 3 to 13; what a version lacks is left out."""
     assert MIN_VERSION <= version <= MAX_VERSION, version
+    if version >= FIRST_WITH_TOPIC_IDS and len(topics) == 1 and not node_endpoints:
+        _, topic_id, partitions = topics[0]
+        if topic_id is not None and len(partitions) == 1 and partitions[0][5:] == _PLAIN:
+            return bytearray(_ONE_RESULT_V13(2, topic_id.bytes, 2, *partitions[0][:5], 1, 0, 0, 0, throttle_ms, 0))
     flexible = version >= FIRST_FLEXIBLE
     out = bytearray(length_bytes(len(topics), flexible))
     for name, topic_id, partitions in topics:

@@ -2,7 +2,9 @@
 
 import importlib
 import random
+import re
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
@@ -114,6 +116,21 @@ def test_responses_are_the_bytes_kio_writes_and_decode_again(version: int) -> No
 
 
 @pytest.mark.parametrize("version", VERSIONS)
+def test_the_response_about_one_batch_is_the_bytes_kio_writes(version: int) -> None:
+    rng = random.Random(version)
+    for _ in range(200):
+        response = as_response(sample(kio_class(version, "response"), rng), version)
+        for topic in response.topics:
+            for result in topic.partitions:
+                plain = result[:5] if rng.random() < 0.5 else result
+                one = [topic._replace(partitions=[produce.PartitionResult(*plain)])]
+                data = bytes(produce.encode_produce_response(one, version, response.throttle_ms))
+                message = kio_message(kio_class(version, "response"), data)
+                assert kio_bytes(message) == data
+                assert as_response(message, version).topics[0].partitions[0][:5] == result[:5]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
 def test_every_truncation_of_a_request_is_malformed(version: int) -> None:
     rng = random.Random(version)
     for _ in range(5):
@@ -157,6 +174,28 @@ def test_altered_messages_parse_or_are_malformed(
         for topic in found.topics:
             for _, start, end in topic.partitions:
                 assert (start, end) == (-1, -1) or 0 <= start <= end <= len(data)
+
+
+def test_a_request_of_one_batch_is_read_by_the_short_way_as_by_the_long_one_however_altered() -> None:
+    rng = random.Random(0)
+    taken = 0
+    for _ in range(20_000):
+        topic = produce.TopicBatches(None, UUID(bytes=rng.randbytes(16)), [(rng.randrange(9), rng.randbytes(200))])
+        data = bytearray(produce.encode_produce_request([topic], 13, acks=-1, timeout_ms=30_000))
+        for _ in range(rng.randrange(3)):
+            data[rng.choice((*range(34), -3, -2, -1))] = rng.choice((0, 1, 2, 3, 0x7F, 0x80, 0xFF))
+        end = len(data) - rng.choice((0, 0, 0, 1, 2, 3, 100))
+        view = memoryview(data)[:end]
+        try:
+            short = produce._decode_one_batch(view, 0, end)
+        except MalformedRequest as error:
+            with pytest.raises(MalformedRequest, match=re.escape(str(error))):
+                produce._decode_flexible(view, 0, True)
+            continue
+        if short is not None:
+            taken += 1
+            assert short == produce._decode_flexible(view, 0, True)
+    assert taken > 5_000
 
 
 @settings(max_examples=100, deadline=None)

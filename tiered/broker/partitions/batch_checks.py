@@ -32,8 +32,9 @@ from tiered.formats.batch_validation import (
 from tiered.formats.record_batch import DEFAULT_MAX_DECOMPRESSED_BYTES, BatchHeader
 from tiered.runtime import BlockingPool
 
+AS_SENT = "producer"
 _CODES = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
-"""What `compression.type` may be, besides `producer`, which keeps the client's codec."""
+"""What `compression.type` may be, besides `AS_SENT`, which keeps the client's codec."""
 
 
 class RefusedRecords(TieredError):
@@ -164,9 +165,13 @@ def validated(
     than `max_plain_bytes`: too much work for an event loop. Raises InvalidRecord, InvalidTimestamp, MessageTooLarge,
     UnsupportedCompression and CorruptBatch, with `name` for people.
     """
+    examiner = _here.of_loop
+    first = examiner.examine(buffer, position, end, limits, now_ms)
+    if isinstance(first, BatchHeader):
+        return ValidatedBatch(buffer, position, end, first, limits)
     scratch = None if max_plain_bytes is None else _here.scratch_of(max_plain_bytes)
-    verdict = batch_validation.validate(
-        _here.of_loop, buffer, position, end, limits, now_ms, max_plain_bytes=max_plain_bytes, scratch=scratch
+    verdict = batch_validation.conclude(
+        examiner, first, buffer, position, end, limits, now_ms, max_plain_bytes=max_plain_bytes, scratch=scratch
     )
     if isinstance(verdict, RefusedBatch):
         raise _refusal(verdict, end - position, limits, now_ms, name)

@@ -7,12 +7,12 @@ report here what was committed.
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tiered.broker.host.disk_reserve import DiskReserve
 from tiered.broker.partitions import batch_checks
 from tiered.broker.partitions.acknowledgements import Acknowledgements
-from tiered.broker.partitions.batch_checks import ValidatedBatch, limits_of
+from tiered.broker.partitions.batch_checks import AS_SENT, ValidatedBatch, limits_of
 from tiered.broker.partitions.cold_end import ColdEnd
 from tiered.broker.partitions.fetch_wait import Waiters
 from tiered.broker.partitions.leadership import Leadership
@@ -53,9 +53,9 @@ ALL = -1
 NOBODY = -1
 
 
-@dataclass(frozen=True, slots=True)
-class Appended:
-    """Where a batch went. `log_append_time_ms` is -1 unless the broker stamped the time."""
+class Appended(NamedTuple):
+    """Where a batch went. `log_append_time_ms` is -1 unless the broker stamped the time. (A NamedTuple: one is built
+    for each batch.)"""
 
     base_offset: int
     end_offset: int
@@ -379,10 +379,12 @@ class Partition(ColdEnd):
                 self.transactions.check(self.producers.entries.get(header.producer_id), header, verified)
         try:
             self._reserve.require_room()
-            self._require_replicas(leadership, acks)
-            wanted = batch_checks.foreign_codec(header.attributes, self.config)
-            if wanted is not None:
-                validated = batch_checks.recompressed(validated, wanted)
+            if acks == ALL:
+                self._require_replicas(leadership)
+            if self.config.compression_type != AS_SENT:
+                wanted = batch_checks.foreign_codec(header.attributes, self.config)
+                if wanted is not None:
+                    validated = batch_checks.recompressed(validated, wanted)
             return self._write(leadership, validated, now_ms)
         except Retriable as error:
             if header.producer_id >= 0:
@@ -406,7 +408,7 @@ class Partition(ColdEnd):
         leadership = self.require_leader()
         due, refused = self.transactions.due_markers(self.producers.entries, asked)
         if due:
-            self._require_replicas(leadership, ALL)
+            self._require_replicas(leadership)
             base_offset = self._next_offset(now_ms)
             stamp_ms = now_ms if self.config.is_log_append_time else None
             buffer, headers, placed = in_their_places(due, base_offset, self.leader_epoch, stamp_ms)
@@ -418,8 +420,8 @@ class Partition(ColdEnd):
             self._grew(leadership, len(buffer), batches=len(due), records=len(due))
         return refused
 
-    def _require_replicas(self, leadership: Leadership, acks: int) -> None:
-        if acks == ALL and self.is_under_min_isr:
+    def _require_replicas(self, leadership: Leadership) -> None:
+        if self.is_under_min_isr:
             raise NotEnoughReplicas(
                 f"{self.name} has in-sync replicas {[each.broker_id for each in leadership.committed]}, of which fewer "
                 f"are alive than min.insync.replicas={self.config.min_insync_replicas}: nothing was appended"
@@ -440,13 +442,12 @@ class Partition(ColdEnd):
             if header.attributes & TRANSACTIONAL_BIT:
                 self.transactions.note(header, base_offset, None)
         self._grew(leadership, end - position, batches=1, records=header.record_count)
-        return Appended(
-            base_offset, self.log.log_end_offset, log_append_time_ms, self.log_start_offset, self.leader_epoch
-        )
+        end_offset = base_offset + header.last_offset_delta + 1
+        return Appended(base_offset, end_offset, log_append_time_ms, self.log_start_offset, self.leader_epoch)
 
     def _next_offset(self, now_ms: int) -> int:
         """Where the next batch goes."""
-        self.changed()
+        self._changed(self)
         base_offset = self.log.log_end_offset
         if base_offset == self.cold_end_offset:
             self.log.roll(now_ms)  # No segment may lie across what the store holds and what comes next.

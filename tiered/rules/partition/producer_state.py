@@ -64,13 +64,15 @@ def check(entry: ProducerEntry | None, header: BatchHeader) -> Accept | Duplicat
     if header.producer_epoch > entry.producer_epoch:
         expected = 0
     else:
+        expected = next_sequence(entry)
+        if header.base_sequence == expected:
+            return ACCEPT
         last_sequence = header.last_sequence
         for batch in entry.batches:
             if batch.base_sequence == header.base_sequence and batch.last_sequence == last_sequence:
                 return Duplicate(
                     base_offset=batch.base_offset, last_offset=batch.last_offset, timestamp_ms=batch.timestamp_ms
                 )
-        expected = next_sequence(entry)
     if header.base_sequence != expected:
         raise OutOfOrderSequence(
             f"producer {header.producer_id} epoch {header.producer_epoch}: sequence {header.base_sequence} came "

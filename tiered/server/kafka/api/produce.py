@@ -269,7 +269,8 @@ def _append_each(appending: _Appending) -> Iterator[_LongValidation | None]:
                 except TieredError as error:
                     refused = error.without_frames()
                 else:
-                    answers.append(_acceptance(index, appended))
+                    base_offset, _, append_time_ms, log_start_offset, _ = appended
+                    answers.append(PartitionResult(index, 0, base_offset, append_time_ms, log_start_offset))
                     broker.counters.produced_bytes += end - position
                     broker.counters.produced_batches += 1
                     if not is_acknowledged(partition, appended, asked.acks):
@@ -377,15 +378,6 @@ def _target(
     if request.context.api_version < FIRST_VERSION_WITH_ZSTD and attributes & _CODEC == ZSTD:
         raise UnsupportedCompression(f"{partition.name}: zstd needs Produce version 7 or later; upgrade the client")
     return partition
-
-
-def _acceptance(index: int, appended: Appended) -> PartitionResult:
-    return PartitionResult(
-        index,
-        base_offset=appended.base_offset,
-        log_append_time_ms=appended.log_append_time_ms,
-        log_start_offset=appended.log_start_offset,
-    )
 
 
 def _refusal(request: RawRequest, index: int, error: TieredError) -> PartitionResult:
