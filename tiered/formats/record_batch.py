@@ -55,8 +55,8 @@ _CRC_POSITION: Final = 17
 _CRC_COVERS_FROM: Final = 21
 _LOG_APPEND_TIME_BIT: Final = 0x08
 TRANSACTIONAL_BIT: Final = 0x10
-"""Of the attributes: for whoever looks at every batch, where `is_transactional` would cost a call."""
-_CONTROL_BIT: Final = 0x20
+CONTROL_BIT: Final = 0x20
+"""Of the attributes: for whoever looks at every batch, where `is_transactional` and `is_control` would cost a call."""
 DELETE_HORIZON_BIT: Final = 0x40
 """The base timestamp is the time up to which the batch's tombstones stay (KIP-534); records count from it as ever."""
 _MAX_TIMESTAMP_DELTA_MS: Final = 2**63 - 1
@@ -131,7 +131,7 @@ class BatchHeader(NamedTuple):
     @property
     def is_control(self) -> bool:
         """The records are transaction markers: never given to consumers."""
-        return self.attributes & _CONTROL_BIT != 0
+        return self.attributes & CONTROL_BIT != 0
 
     @property
     def delete_horizon_ms(self) -> int | None:
@@ -360,7 +360,7 @@ def encode_batch(
     if transactional:
         attributes |= TRANSACTIONAL_BIT
     if control:
-        attributes |= _CONTROL_BIT
+        attributes |= CONTROL_BIT
     body = bytearray()
     last_delta = -1
     for record in records:

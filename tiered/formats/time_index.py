@@ -47,10 +47,12 @@ class TimeIndex:
 
     def append(self, timestamp_ms: int, offset: int) -> None:
         """Adds the greatest timestamp so far and the last offset of its batch. Both grow from entry to entry."""
-        assert timestamp_ms > self.last_timestamp_ms, f"timestamp {timestamp_ms} after {self.last_timestamp_ms}"
-        assert offset > self.last_offset, f"offset {offset} after {self.last_offset}"
-        self._timestamps.append(timestamp_ms)
-        self._offsets.append(offset)
+        timestamps, offsets = self._timestamps, self._offsets
+        assert timestamp_ms > (timestamps[-1] if offsets else NO_TIMESTAMP), f"timestamp {timestamp_ms} is not later"
+        if offsets:
+            assert offset > offsets[-1], f"offset {offset} after {offsets[-1]}"
+        timestamps.append(timestamp_ms)
+        offsets.append(offset)
 
     def lookup(self, timestamp_ms: int) -> int:
         """The offset in whose batch the search for the first record at or after `timestamp_ms` may begin.

@@ -45,6 +45,8 @@ class Producers:
     def verdict(self, header: BatchHeader, now_ms: int) -> producer_state.Accept | producer_state.Duplicate:
         """As `producer_state.check`; what comes behind a batch that was refused is refused with that one's error."""
         entry = self.entries.get(header.producer_id)
+        if not self._refused:
+            return producer_state.check(entry, header)
         ahead = self._ahead_of(header, now_ms)
         try:
             verdict = producer_state.check(entry, header)
@@ -57,10 +59,12 @@ class Producers:
     def note(self, header: BatchHeader, base_offset: int, now_ms: int, marker: TransactionMarker | None = None) -> None:
         """The batch is in the log: its producer goes on. `marker` is what it says if it ends a transaction."""
         # At the end, so that the order is that of their last batches.
-        entry = self.entries.pop(header.producer_id, None)
-        self.entries[header.producer_id] = producer_state.apply(entry, header, base_offset, marker)
-        self._seen_ms[header.producer_id] = now_ms
-        self._refused.pop(header.producer_id, None)
+        producer_id = header.producer_id
+        entry = self.entries.pop(producer_id, None)
+        self.entries[producer_id] = producer_state.apply(entry, header, base_offset, marker)
+        self._seen_ms[producer_id] = now_ms
+        if self._refused:
+            self._refused.pop(producer_id, None)
 
     def refused(self, header: BatchHeader, error: TieredError, now_ms: int) -> None:
         """The batch was refused with a retriable `error`, and nothing of it was appended."""

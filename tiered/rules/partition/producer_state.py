@@ -16,7 +16,7 @@ from tiered.errors import (
 )
 from tiered.formats.control_record import TransactionMarker
 from tiered.formats.producer_snapshot import ProducerBatch, ProducerEntry
-from tiered.formats.record_batch import BatchHeader
+from tiered.formats.record_batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
 from tiered.rules.transactions.transaction_state import ProducerIdAndEpoch
 
 MAX_BATCHES = 5
@@ -51,7 +51,7 @@ def check(entry: ProducerEntry | None, header: BatchHeader) -> Accept | Duplicat
     Raises StaleProducerEpoch when a newer instance of the producer has written, OutOfOrderSequence when
     batches between the last one and this one are missing (or it is a duplicate older than the last five).
     """
-    assert header.has_producer, "only batches of idempotent producers are checked"
+    assert header.producer_id >= 0, "only batches of idempotent producers are checked"
     if entry is None:
         return ACCEPT
     if header.producer_epoch < entry.producer_epoch:
@@ -59,7 +59,7 @@ def check(entry: ProducerEntry | None, header: BatchHeader) -> Accept | Duplicat
             f"producer {header.producer_id} epoch {header.producer_epoch} is over, epoch {entry.producer_epoch} "
             "has written here; close this producer"
         )
-    if header.is_control:
+    if header.attributes & CONTROL_BIT:
         return ACCEPT
     if header.producer_epoch > entry.producer_epoch:
         expected = 0
@@ -183,7 +183,7 @@ def apply(
     A control batch (the end of a transaction, of which `marker` is what it says) closes the open transaction and leaves
     the sequences of its epoch as they are; the first of a new epoch forgets the old epoch's batches.
     """
-    assert header.has_producer, "only batches of idempotent producers have state"
+    assert header.producer_id >= 0, "only batches of idempotent producers have state"
     batches: tuple[ProducerBatch, ...] = ()
     transaction_first_offset: int | None = None
     coordinator_epoch = -1
@@ -192,7 +192,8 @@ def apply(
         coordinator_epoch = entry.coordinator_epoch
         if entry.producer_epoch == header.producer_epoch:
             batches = entry.batches
-    if header.is_control:
+    attributes = header.attributes
+    if attributes & CONTROL_BIT:
         transaction_first_offset = None
         if marker is not None:
             coordinator_epoch = marker.coordinator_epoch
@@ -202,7 +203,7 @@ def apply(
             header.base_sequence, header.last_sequence, base_offset, last_offset, header.max_timestamp_ms
         )
         batches = (*batches[-(MAX_BATCHES - 1) :], appended)
-        if header.is_transactional and transaction_first_offset is None:
+        if attributes & TRANSACTIONAL_BIT and transaction_first_offset is None:
             transaction_first_offset = base_offset
     return ProducerEntry(
         header.producer_id, header.producer_epoch, batches, transaction_first_offset, coordinator_epoch

@@ -91,7 +91,9 @@ def handle(request: RawRequest) -> Answer:
             context.connection.put_back()
             return None
     asked = produce.decode_produce_request(request.buffer, request.position, request.end, context.api_version)
-    count = sum([len(topic.partitions) for topic in asked.topics])
+    count = 0
+    for topic in asked.topics:
+        count += len(topic.partitions)
     if count > MAX_PARTITIONS:
         raise MalformedRequest(f"a Produce request carries more than {MAX_PARTITIONS} batches; split it")
     beforehand = NOTHING
