@@ -179,7 +179,7 @@ class Lookup:
     ) -> tuple[int, int] | None:
         best: tuple[int, int] | None = None
         for offset, record_ms in self._times(file, position, header):
-            if offset >= start_offset and (best is None or record_ms > best[1]):
+            if offset >= start_offset and record_ms > (best[1] if best else NO_TIMESTAMP):
                 best = offset, record_ms
         return best
 

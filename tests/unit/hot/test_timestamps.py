@@ -49,6 +49,15 @@ def test_records_without_timestamps_are_never_found(tmp_path: Path) -> None:
     assert log.max_timestamp_offset() is None
 
 
+def test_where_only_records_without_timestamps_are_left_there_is_no_greatest(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    append(log, batch(timestamps_ms=[5, -1]))
+    append(log, batch(timestamps_ms=[-1]))
+    for start in (1, 2):
+        log.set_log_start_offset(start)
+        assert log.max_timestamp_offset() is None
+
+
 def test_log_append_time_counts_for_every_record_of_the_batch(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     append(log, batch(timestamps_ms=[1, 2, 3], log_append_time_ms=100))
