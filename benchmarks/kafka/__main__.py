@@ -15,7 +15,7 @@ from pathlib import Path
 
 from benchmarks import machine
 from benchmarks.kafka import report, sides
-from benchmarks.kafka.cells import SUITES, chosen
+from benchmarks.kafka.cells import BY_NAME, SUITES, chosen
 from benchmarks.kafka.measures import Effort, Results, measure
 from tests.clients.java_client import fetch_jars
 
@@ -30,7 +30,8 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, help="how long a rate is held (10)")
     quick = "a look in minutes: 2 rounds of 0.2 GB and 2 s, of a small matrix, or of the suites that --only names"
     parser.add_argument("--quick", action="store_true", help=quick)
-    parser.add_argument("--only", action="append", choices=SUITES, help="one of the suites; may be repeated")
+    only = f"{', '.join(SUITES)}, or a cell by its name in the table; may be repeated"
+    parser.add_argument("--only", action="append", choices=(*SUITES, *BY_NAME), metavar="SUITE", help=only)
     parser.add_argument("--results", type=Path, default=Path("bench-results"))
     parser.add_argument("--folder", type=Path, help="where the brokers' data goes (a temporary folder)")
     options = parser.parse_args()

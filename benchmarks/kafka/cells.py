@@ -127,10 +127,11 @@ BY_NAME = {cell.name: cell for cell in MATRIX}
 SUITES = tuple(dict.fromkeys(cell.suite for cell in MATRIX))
 
 
-def chosen(suites: list[str] | None, *, is_quick: bool) -> list[Cell]:
-    """The matrix in its order: of some suites all cells; of all suites every cell, or those of a quick look."""
-    if suites:
-        return [cell for cell in MATRIX if cell.suite in suites]
+def chosen(only: list[str] | None, *, is_quick: bool) -> list[Cell]:
+    """The matrix in its order: the cells of some suites, or with some names; else every cell, or those of a quick
+    look."""
+    if only:
+        return [cell for cell in MATRIX if cell.suite in only or cell.name in only]
     return [cell for cell in MATRIX if cell.is_quick or not is_quick]
 
 
