@@ -6,6 +6,7 @@ Owns the command line. Results go to bench-results/ as JSON and as a table.
 import argparse
 import datetime
 import re
+import shlex
 import shutil
 import signal
 import sys
@@ -28,10 +29,10 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, help="runs of each cell on each side (5)")
     parser.add_argument("--gb", type=float, help="GB of one run at 1 KiB (0.5)")
     parser.add_argument("--seconds", type=float, help="how long a rate is held (10)")
-    quick = "a look in minutes: 2 rounds of 0.2 GB and 2 s, of a small matrix, or of the suites that --only names"
+    quick = "a look in minutes: 2 rounds of 0.2 GB and 2 s, of a small matrix, or of what --only names"
     parser.add_argument("--quick", action="store_true", help=quick)
     only = f"{', '.join(SUITES)}, or a cell by its name in the table; may be repeated"
-    parser.add_argument("--only", action="append", choices=(*SUITES, *BY_NAME), metavar="SUITE", help=only)
+    parser.add_argument("--only", action="append", choices=(*SUITES, *BY_NAME), metavar="SUITE_OR_CELL", help=only)
     parser.add_argument("--results", type=Path, default=Path("bench-results"))
     parser.add_argument("--folder", type=Path, help="where the brokers' data goes (a temporary folder)")
     options = parser.parse_args()
@@ -43,7 +44,7 @@ def main() -> int:
     def say(text: str) -> None:
         print(text, flush=True)
 
-    command = re.sub(r" ?--(results|folder)[ =]\S+", "", " ".join(sys.argv[1:])).strip()
+    command = re.sub(r" ?--(results|folder)[ =]\S+", "", shlex.join(sys.argv[1:])).strip()
     facts = machine.facts() | {"rounds": effort.rounds, "gb": effort.gb, "command": command}
     holes = folder / "holes"
     results: Results = {}

@@ -20,8 +20,12 @@ _MADE = re.compile(r"(<!-- made of performance-results\.json -->\n).*(<!-- up to
 
 
 def merged(documents: list[dict[str, Any]]) -> dict[str, Any]:
-    """All suites in the order of the matrix; of one that several have the last."""
-    found = {suite: each for document in documents for suite, each in document["suites"].items()}
+    """All suites in the order of the matrix: of each the last, unless that has only some cells of the one before."""
+    found: dict[str, Any] = {}
+    for document in documents:
+        for suite, each in document["suites"].items():
+            if suite not in found or each["runs"].keys() >= found[suite]["runs"].keys():
+                found[suite] = each
     return {"suites": {suite: found[suite] for suite in SUITES if suite in found}}
 
 

@@ -33,6 +33,7 @@ __all__ = [
     "Reason",
     "RefusedBatch",
     "RefusedRecord",
+    "conclude",
     "validate",
 ]
 
@@ -223,7 +224,8 @@ def conclude(
     max_plain_bytes: int | None,
     scratch: bytearray | None,
 ) -> BatchHeader | RefusedBatch | None:
-    """The rest of `validate`, of a batch that `examiner` did not take as it is."""
+    """The rest of `validate`, where `examiner` gave a verdict: decompresses, writes the right maximum timestamp, or
+    says why the batch is refused."""
     if verdict.reason != _VALID_SO_FAR:
         return _settled(
             examiner, verdict, buffer, position, memoryview(buffer)[position + HEADER_BYTES : end], limits, now_ms

@@ -51,9 +51,9 @@ class OffsetIndex:
     def append(self, offset: int, position: int) -> None:
         """Adds the batch at `position`, which ends with `offset`. Both grow from entry to entry."""
         offsets, positions = self._offsets, self._positions
-        if offsets:
-            assert offset > offsets[-1], f"offset {offset} after {offsets[-1]}"
-            assert position > positions[-1], f"position {position} after {positions[-1]}"
+        last_offset = offsets[-1] if offsets else -1
+        assert offset > last_offset, f"offset {offset} after {last_offset}"
+        assert not offsets or position > positions[-1], f"position {position} after {positions[-1]}"
         positions.append(position)
         offsets.append(offset)
 

@@ -139,11 +139,6 @@ class BatchHeader(NamedTuple):
         return self.base_timestamp_ms if self.attributes & DELETE_HORIZON_BIT else None
 
     @property
-    def has_producer(self) -> bool:
-        """An idempotent producer wrote this."""
-        return self.producer_id >= 0
-
-    @property
     def last_sequence(self) -> int:
         """The last record's sequence, modulo 2^31; -1 when the batch has no sequence."""
         if self.base_sequence < 0:

@@ -48,9 +48,9 @@ class TimeIndex:
     def append(self, timestamp_ms: int, offset: int) -> None:
         """Adds the greatest timestamp so far and the last offset of its batch. Both grow from entry to entry."""
         timestamps, offsets = self._timestamps, self._offsets
-        assert timestamp_ms > (timestamps[-1] if offsets else NO_TIMESTAMP), f"timestamp {timestamp_ms} is not later"
-        if offsets:
-            assert offset > offsets[-1], f"offset {offset} after {offsets[-1]}"
+        last_ms, last_offset = (timestamps[-1], offsets[-1]) if offsets else (NO_TIMESTAMP, -1)
+        assert timestamp_ms > last_ms, f"timestamp {timestamp_ms} after {last_ms}"
+        assert offset > last_offset, f"offset {offset} after {last_offset}"
         timestamps.append(timestamp_ms)
         offsets.append(offset)
 

@@ -140,7 +140,7 @@ def read_uuid(view: Buffer, position: int) -> tuple[UUID, int]:
 
 @lru_cache(maxsize=4096)
 def uuid_of(raw: bytes) -> UUID:
-    """Of 16 bytes. Topic ids come again with every request, and a UUID takes long to build."""
+    """The UUID of these 16 bytes. Topic ids come again with every request, and a UUID takes long to build."""
     return UUID(bytes=raw)
 
 

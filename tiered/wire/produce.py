@@ -50,14 +50,11 @@ FIRST_WITH_TOPIC_IDS = 13
 
 _acks_and_timeout = struct.Struct(">hi").unpack_from
 _int32_at = struct.Struct(">i").unpack_from
-_one_batch_at = struct.Struct(">BhiB16sBi").unpack_from
-"""From version 13 on, without a transactional id, with one topic and one partition: all up to the records' length."""
-_ONE_BATCH_BYTES = 29
+_ONE_BATCH = struct.Struct(">BhiB16sBi")
+"""From version 13 on, with one topic and one partition: all up to the records' length."""
 _NO_ID = UUID(int=0).bytes
-_NO_TAGS = bytes(3)
-"""Of the partition, the topic and the request."""
-_new = tuple.__new__
-"""Of a NamedTuple, without the call in between."""
+_NO_TAGGED_FIELDS = bytes(3)
+"""The partition, the topic and the request have none."""
 
 
 class ProduceTopic(NamedTuple):
@@ -133,8 +130,8 @@ def decode_produce_request(buffer: Buffer, position: int, end: int, version: int
     assert MIN_VERSION <= version <= MAX_VERSION, version
     view = memoryview(buffer)[:end]
     try:
-        if version >= FIRST_WITH_TOPIC_IDS and end - position > _ONE_BATCH_BYTES:
-            request = _decode_one_batch(view, position, end)
+        if version >= FIRST_WITH_TOPIC_IDS and len(view) - position > _ONE_BATCH.size:
+            request = _decode_one_batch(view, position)
             if request is not None:
                 return request
         if version >= FIRST_FLEXIBLE:
@@ -144,17 +141,21 @@ def decode_produce_request(buffer: Buffer, position: int, end: int, version: int
         raise malformed("a Produce request", error) from None
 
 
-def _decode_one_batch(view: memoryview, position: int, end: int) -> ProduceRequest | None:
-    """What Java's producers send mostly, in a third of the time; None for anything else, right or wrong."""
-    no_id, acks, timeout_ms, topics, raw_id, partitions, index = _one_batch_at(view, position)
-    if no_id != 0 or topics != 2 or partitions != 2:
+def _decode_one_batch(view: memoryview, position: int) -> ProduceRequest | None:
+    """A request of one batch, without a transactional id and tagged fields, as Java's producers send mostly. None for
+    any other request, valid or not: `_decode_flexible` decides then."""
+    id_length, acks, timeout_ms, topics_length, topic_id, partitions_length, index = _ONE_BATCH.unpack_from(
+        view, position
+    )
+    # Compact lengths are one more than the count; 0 is null.
+    if id_length != 0 or topics_length != 2 or partitions_length != 2:
         return None
-    length, start = read_varint(view, position + _ONE_BATCH_BYTES)
-    position = start + length - 1
-    if length == 0 or end - position < len(_NO_TAGS) or view[position : position + len(_NO_TAGS)] != _NO_TAGS:
+    records_length, start = read_varint(view, position + _ONE_BATCH.size)
+    records_end = start + records_length - 1
+    if records_length == 0 or view[records_end : records_end + len(_NO_TAGGED_FIELDS)] != _NO_TAGGED_FIELDS:
         return None
-    topic = _new(ProduceTopic, (None, uuid_of(raw_id), [(index, start, position)]))
-    return _new(ProduceRequest, (acks, timeout_ms, None, [topic]))
+    topic = ProduceTopic(None, uuid_of(topic_id), [(index, start, records_end)])
+    return ProduceRequest(acks, timeout_ms, None, [topic])
 
 
 def _decode_flexible(view: memoryview, position: int, with_ids: bool) -> ProduceRequest:

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from benchmarks.kafka.cells import MATRIX, SUITES, THREE, Cell, Target, chosen, targets
+from benchmarks.kafka.cells import BY_NAME, MATRIX, SUITES, THREE, Cell, Target, chosen, targets
 from benchmarks.kafka.measures import MEASURES, together
 from benchmarks.kafka.page import merged
 from benchmarks.kafka.plots import latencies_svg, ratios_svg, ticks
@@ -118,8 +118,16 @@ def test_a_cell_that_was_interrupted_has_no_row() -> None:
 
 
 def test_of_each_suite_the_page_has_what_was_measured_last() -> None:
-    old, new = {"suites": {"tls": "old", "throughput": "old"}}, {"suites": {"tls": "new"}}
-    assert list(merged([old, new])["suites"].items()) == [("throughput", "old"), ("tls", "new")]
+    old, new = ({"runs": {"one cell": age, "another": age}} for age in ("old", "new"))
+    part = {"runs": {"one cell": "newest"}}
+    documents = [{"suites": {"tls": old, "throughput": old}}, {"suites": {"tls": new}}, {"suites": {"tls": part}}]
+    assert list(merged(documents)["suites"].items()) == [("throughput", old), ("tls", new)]
+
+
+def test_cells_are_chosen_by_their_suite_and_by_their_name() -> None:
+    one = [cell.name for cell in chosen([PRODUCE.name, "tls"], is_quick=True)]
+    assert one[0] == PRODUCE.name
+    assert {BY_NAME[name].suite for name in one[1:]} == {"tls"}
 
 
 # The pictures

@@ -90,7 +90,7 @@ def test_every_changed_byte_behind_the_crc_fails_it() -> None:
 def test_attributes_are_told_apart() -> None:
     plain = read_header(encode_batch([a_record()]))
     assert plain.attributes == 0
-    assert (plain.is_transactional, plain.is_control, plain.is_log_append_time, plain.has_producer) == (False,) * 4
+    assert (plain.is_transactional, plain.is_control, plain.is_log_append_time) == (False,) * 3
     assert plain.last_sequence == -1
     full = read_header(
         encode_batch(
@@ -107,7 +107,6 @@ def test_attributes_are_told_apart() -> None:
     assert full.is_transactional
     assert full.is_control
     assert full.is_log_append_time
-    assert full.has_producer
     assert full.compression == 3
     assert full.max_timestamp_ms == 5
 

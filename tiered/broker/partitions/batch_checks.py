@@ -166,12 +166,12 @@ def validated(
     UnsupportedCompression and CorruptBatch, with `name` for people.
     """
     examiner = _here.of_loop
-    first = examiner.examine(buffer, position, end, limits, now_ms)
-    if isinstance(first, BatchHeader):
-        return ValidatedBatch(buffer, position, end, first, limits)
+    examined = examiner.examine(buffer, position, end, limits, now_ms)
+    if isinstance(examined, BatchHeader):
+        return ValidatedBatch(buffer, position, end, examined, limits)
     scratch = None if max_plain_bytes is None else _here.scratch_of(max_plain_bytes)
     verdict = batch_validation.conclude(
-        examiner, first, buffer, position, end, limits, now_ms, max_plain_bytes=max_plain_bytes, scratch=scratch
+        examiner, examined, buffer, position, end, limits, now_ms, max_plain_bytes=max_plain_bytes, scratch=scratch
     )
     if isinstance(verdict, RefusedBatch):
         raise _refusal(verdict, end - position, limits, now_ms, name)

@@ -447,7 +447,7 @@ class Partition(ColdEnd):
 
     def _next_offset(self, now_ms: int) -> int:
         """Where the next batch goes."""
-        self._changed(self)
+        self.changed()
         base_offset = self.log.log_end_offset
         if base_offset == self.cold_end_offset:
             self.log.roll(now_ms)  # No segment may lie across what the store holds and what comes next.

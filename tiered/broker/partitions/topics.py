@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from tiered.broker.partitions.batch_checks import AS_SENT
 from tiered.broker.partitions.partition import Partition
 from tiered.config import TopicConfig
 from tiered.errors import InvalidTopic, NotLeader, UnknownTopicId, UnknownTopicOrPartition
@@ -79,7 +80,7 @@ class Topics:
             self.version += 1
         self._by_name[topic.name] = topic
         self._by_id[topic.topic_id] = topic
-        if topic.config.compression_type == "producer":
+        if topic.config.compression_type == AS_SENT:
             self._with_codec.discard(topic.topic_id)
         else:
             self._with_codec.add(topic.topic_id)

@@ -174,8 +174,6 @@ class Dispatch:
         connection.client_id = header.client_id and header.client_id[:MAX_CLIENT_ID]
         if self._broker.client_quotas.limits_requests:
             answer = self._handle_timed(api, context, buffer, header, end)
-        elif api.raw is not None:
-            return api.raw(RawRequest(context, buffer, header.body_position, end, header.correlation_id))
         else:
             answer = self._handle(api, context, buffer, header, end)
         if api.raw is None and isinstance(answer, Coroutine):
