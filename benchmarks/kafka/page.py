@@ -20,13 +20,14 @@ _MADE = re.compile(r"(<!-- made of performance-results\.json -->\n).*(<!-- up to
 
 
 def merged(documents: list[dict[str, Any]]) -> dict[str, Any]:
-    """All suites in the order of the matrix: of each the last, unless that has only some cells of the one before."""
-    found: dict[str, Any] = {}
+    """All suites in the order of the matrix. A later result replaces an earlier one of the same suite, unless cells of
+    the earlier one are missing in it."""
+    newest: dict[str, Any] = {}
     for document in documents:
-        for suite, each in document["suites"].items():
-            if suite not in found or each["runs"].keys() >= found[suite]["runs"].keys():
-                found[suite] = each
-    return {"suites": {suite: found[suite] for suite in SUITES if suite in found}}
+        for suite, result in document["suites"].items():
+            if suite not in newest or result["runs"].keys() >= newest[suite]["runs"].keys():
+                newest[suite] = result
+    return {"suites": {suite: newest[suite] for suite in SUITES if suite in newest}}
 
 
 def pages() -> dict[Path, str]:

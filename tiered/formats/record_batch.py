@@ -56,7 +56,7 @@ _CRC_COVERS_FROM: Final = 21
 _LOG_APPEND_TIME_BIT: Final = 0x08
 TRANSACTIONAL_BIT: Final = 0x10
 CONTROL_BIT: Final = 0x20
-"""Of the attributes: for whoever looks at every batch, where `is_transactional` and `is_control` would cost a call."""
+"""Bits of a batch's attributes. Code that runs for every batch tests them itself; a property costs a call."""
 DELETE_HORIZON_BIT: Final = 0x40
 """The base timestamp is the time up to which the batch's tombstones stay (KIP-534); records count from it as ever."""
 _MAX_TIMESTAMP_DELTA_MS: Final = 2**63 - 1
