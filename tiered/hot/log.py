@@ -22,7 +22,7 @@ from tiered.hot.file_system import FileSystem, write_all
 from tiered.hot.flush import FlushState, producers_of
 from tiered.hot.lookup import Lookup
 from tiered.hot.recovery_report import Recovered, Recovery
-from tiered.hot.segment import INDEX_SUFFIXES, LOG_SUFFIX, BatchTail, LogConfig, LogSegment, SegmentInfo, note_batches
+from tiered.hot.segment import INDEX_SUFFIXES, LOG_SUFFIX, BatchTail, LogConfig, LogSegment, SegmentInfo
 from tiered.hot.segment_files import OpenSegments, SegmentFile, segment_path, unlink_segment
 from tiered.hot.side_files import SideFiles, refusal
 from tiered.hot.truncation import Truncation
@@ -216,7 +216,12 @@ class Log:
         if times_proven_from is not None and times_proven_from > base_offset:
             last_offset = base_offset + sum(header.last_offset_delta + 1 for _, header in headers) - 1
             active.prove_times_from(min(times_proven_from, last_offset + 1))
-        note_batches(active, headers, base_offset, config.index_interval_bytes)
+        for _, header in headers:
+            last_offset = base_offset + header.last_offset_delta
+            active.note_batch(
+                base_offset, last_offset, header.size_bytes, header.max_timestamp_ms, config.index_interval_bytes
+            )
+            base_offset = last_offset + 1
         if self._flushing.waiting_since_ms is None:
             self._flushing.waiting_since_ms = now_ms
 

@@ -6,7 +6,6 @@ removals; a segment must never delete itself, nor roll.
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from io import FileIO
@@ -342,16 +341,3 @@ class LogSegment:
             if end > limit:
                 return (position, header.base_offset) if position > start else (end, None)
         raise CorruptBatch(f"{self.path}{LOG_SUFFIX} ends before byte {limit}; restart to have it checked")
-
-
-def note_batches(
-    segment: LogSegment,
-    headers: Sequence[tuple[int, BatchHeader]],
-    base_offset: int,
-    index_interval_bytes: int,
-) -> None:
-    """Takes over batches just written at the segment's end, renumbered from `base_offset` on."""
-    for _, header in headers:
-        last_offset = base_offset + header.last_offset_delta
-        segment.note_batch(base_offset, last_offset, header.size_bytes, header.max_timestamp_ms, index_interval_bytes)
-        base_offset = last_offset + 1

@@ -149,7 +149,7 @@ class ValidatedBatch(NamedTuple):
     limits: BatchLimits
 
 
-def validated(
+def valid_header(
     buffer: memoryview,
     position: int,
     end: int,
@@ -158,8 +158,8 @@ def validated(
     name: str,
     *,
     max_plain_bytes: int | None = None,
-) -> ValidatedBatch | None:
-    """The one batch in `buffer[position:end]`, every record of which may be stored; for an event loop.
+) -> BatchHeader | None:
+    """The header of the one batch in `buffer[position:end]`, every record of which may be stored; for an event loop.
 
     The header's maximum timestamp is that of the records, in the buffer too. None when the records decompress to more
     than `max_plain_bytes`: too much work for an event loop. Raises InvalidRecord, InvalidTimestamp, MessageTooLarge,
@@ -168,20 +168,20 @@ def validated(
     examiner = _here.of_loop
     examined = examiner.examine(buffer, position, end, limits, now_ms)
     if isinstance(examined, BatchHeader):
-        return ValidatedBatch(buffer, position, end, examined, limits)
+        return examined
     scratch = None if max_plain_bytes is None else _here.scratch_of(max_plain_bytes)
     verdict = batch_validation.conclude(
         examiner, examined, buffer, position, end, limits, now_ms, max_plain_bytes=max_plain_bytes, scratch=scratch
     )
     if isinstance(verdict, RefusedBatch):
         raise _refusal(verdict, end - position, limits, now_ms, name)
-    return None if verdict is None else ValidatedBatch(buffer, position, end, verdict, limits)
+    return verdict
 
 
 def validated_in_thread(
     buffer: memoryview, position: int, end: int, limits: BatchLimits, now_ms: int, name: str, codec: int | None
 ) -> ValidatedBatch:
-    """The same for a thread beside the event loop, whatever it takes; in the codec `codec`, where that is one.
+    """The batch, for a thread beside the event loop, whatever it takes; in the codec `codec`, where that is one.
 
     Memory: as `BatchLimits.max_plain_bytes` says, twice with a codec, and `SCRATCH_BYTES` that the thread keeps.
     """

@@ -36,7 +36,7 @@ from tiered.file_slice import FileSlice
 from tiered.formats import record_batch
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.formats.producer_snapshot import ProducerEntry
-from tiered.formats.record_batch import TRANSACTIONAL_BIT
+from tiered.formats.record_batch import TRANSACTIONAL_BIT, BatchHeader
 from tiered.formats.segment_object import AbortedIndexEntry
 from tiered.hot.log import Log
 from tiered.ids import InSyncReplica, TopicPartition
@@ -364,10 +364,12 @@ class Partition(ColdEnd):
         if self.closed:
             raise ShuttingDown(f"{self.name} is closing here; refresh metadata and retry")
         leadership = self.leadership or self.require_leader()
-        if validated is None or validated.limits is not self.limits:
-            validated = batch_checks.validated(buffer, position, end, self.limits, now_ms, self.name)
-            assert validated is not None
-        header = validated.header
+        header: BatchHeader | None
+        if validated is not None and validated.limits is self.limits:
+            buffer, position, end, header, _ = validated
+        else:
+            header = batch_checks.valid_header(buffer, position, end, self.limits, now_ms, self.name)
+            assert header is not None
         if header.producer_id >= 0:
             verdict = self.producers.verdict(header, now_ms)
             if isinstance(verdict, producer_state.Duplicate):
@@ -379,13 +381,14 @@ class Partition(ColdEnd):
                 self.transactions.check(self.producers.entries.get(header.producer_id), header, verified)
         try:
             self._reserve.require_room()
-            if acks == ALL:
-                self._require_replicas(leadership)
+            if acks == ALL and self.is_under_min_isr:
+                raise self._too_few_replicas(leadership)
             if self.config.compression_type != AS_SENT:
                 wanted = batch_checks.foreign_codec(header.attributes, self.config)
                 if wanted is not None:
-                    validated = batch_checks.recompressed(validated, wanted)
-            return self._write(leadership, validated, now_ms)
+                    batch = ValidatedBatch(buffer, position, end, header, self.limits)
+                    buffer, position, end, header, _ = batch_checks.recompressed(batch, wanted)
+            return self._write(leadership, buffer, position, end, header, now_ms)
         except Retriable as error:
             if header.producer_id >= 0:
                 self.producers.refused(header, error, now_ms)
@@ -408,7 +411,8 @@ class Partition(ColdEnd):
         leadership = self.require_leader()
         due, refused = self.transactions.due_markers(self.producers.entries, asked)
         if due:
-            self._require_replicas(leadership)
+            if self.is_under_min_isr:
+                raise self._too_few_replicas(leadership)
             base_offset = self._next_offset(now_ms)
             stamp_ms = now_ms if self.config.is_log_append_time else None
             buffer, headers, placed = in_their_places(due, base_offset, self.leader_epoch, stamp_ms)
@@ -420,19 +424,19 @@ class Partition(ColdEnd):
             self._grew(leadership, len(buffer), batches=len(due), records=len(due))
         return refused
 
-    def _require_replicas(self, leadership: Leadership) -> None:
-        if self.is_under_min_isr:
-            raise NotEnoughReplicas(
-                f"{self.name} has in-sync replicas {[each.broker_id for each in leadership.committed]}, of which fewer "
-                f"are alive than min.insync.replicas={self.config.min_insync_replicas}: nothing was appended"
-            )
+    def _too_few_replicas(self, leadership: Leadership) -> NotEnoughReplicas:
+        return NotEnoughReplicas(
+            f"{self.name} has in-sync replicas {[each.broker_id for each in leadership.committed]}, of which fewer "
+            f"are alive than min.insync.replicas={self.config.min_insync_replicas}: nothing was appended"
+        )
 
-    def _write(self, leadership: Leadership, batch: ValidatedBatch, now_ms: int) -> Appended:
-        buffer, position, end, header, _ = batch
+    def _write(
+        self, leadership: Leadership, buffer: memoryview, position: int, end: int, header: BatchHeader, now_ms: int
+    ) -> Appended:
         base_offset = self._next_offset(now_ms)
         record_batch.stamp_offsets(buffer, position, base_offset, self.leader_epoch)
         log_append_time_ms = NO_TIMESTAMP
-        if self.config.is_log_append_time:
+        if self.limits.sets_time:
             log_append_time_ms = now_ms
             record_batch.stamp_log_append_time(buffer, position, header.size_bytes, now_ms)
             header = record_batch.read_header(buffer, position, end)

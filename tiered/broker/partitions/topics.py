@@ -60,7 +60,8 @@ class Topics:
         self.version = 0
         """Another one after each topic that was created, deleted or given more partitions."""
         self._by_name: dict[str, Topic] = {}
-        self._by_id: dict[UUID, Topic] = {}
+        self._by_id: dict[int, Topic] = {}
+        """By `UUID.int`: a UUID's own hash and comparison are Python code, and every request comes by here."""
         self._with_codec: set[UUID] = set()
 
     @property
@@ -79,7 +80,7 @@ class Topics:
         if before is None or (before.topic_id, before.partition_count) != (topic.topic_id, topic.partition_count):
             self.version += 1
         self._by_name[topic.name] = topic
-        self._by_id[topic.topic_id] = topic
+        self._by_id[topic.topic_id.int] = topic
         if topic.config.compression_type == AS_SENT:
             self._with_codec.discard(topic.topic_id)
         else:
@@ -88,14 +89,14 @@ class Topics:
     def remove(self, topic: Topic) -> None:
         self.version += 1
         self._by_name.pop(topic.name, None)
-        self._by_id.pop(topic.topic_id, None)
+        self._by_id.pop(topic.topic_id.int, None)
         self._with_codec.discard(topic.topic_id)
 
     def find(self, name: str) -> Topic | None:
         return self._by_name.get(name)
 
     def find_id(self, topic_id: UUID) -> Topic | None:
-        return self._by_id.get(topic_id)
+        return self._by_id.get(topic_id.int)
 
     def by_name(self, name: str) -> Topic:
         """The topic; InvalidTopic for an illegal name, UnknownTopicOrPartition for one that is not there."""
@@ -108,14 +109,14 @@ class Topics:
 
     def by_id(self, topic_id: UUID | None) -> Topic:
         """The topic, or UnknownTopicId: deleted, or recreated with another id."""
-        topic = self._by_id.get(topic_id) if topic_id is not None else None
+        topic = self._by_id.get(topic_id.int) if topic_id is not None else None
         if topic is None:
             raise UnknownTopicId(f"no topic has the id {topic_id}; refresh metadata")
         return topic
 
     def hosted(self, key: TopicPartition) -> Partition | None:
         """The partition if this broker holds a replica of it."""
-        topic = self._by_id.get(key.topic_id)
+        topic = self._by_id.get(key.topic_id.int)
         return None if topic is None else topic.hosted(key.partition)
 
     def hosts(self, partition: Partition) -> bool:

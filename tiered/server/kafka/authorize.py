@@ -34,8 +34,11 @@ _ERRORS: dict[ResourceType, type[NotAuthorized]] = {
 
 def rights_of(context: Context) -> Rights | None:
     """The rights of the request's principal; None where authorization is off and every client may do everything."""
+    access = context.broker.access
+    if not access.is_on:
+        return None
     connection = context.connection
-    return context.broker.access.rights(connection.principal, connection.host)
+    return access.rights(connection.principal, connection.host)
 
 
 def may(context: Context, operation: Operation, resource_type: ResourceType, name: str) -> bool:

@@ -274,8 +274,9 @@ _prefix = struct.Struct(">i")
 def framed(api_key: int, api_version: int, correlation_id: int, body: bytes | bytearray) -> Parts:
     """Length, response header and body, in one part unless the body is large."""
     head = frames.response_header(correlation_id, api_key, api_version)
-    if len(head) + len(body) > 0x7FFFFFFF:
+    length = len(head) + len(body)
+    if length > 0x7FFFFFFF:
         raise MalformedRequest("the answer would exceed 2 GiB; ask for less")
-    if len(body) > LARGE_ANSWER_BYTES:
-        return [_prefix.pack(len(head) + len(body)) + head, body]
-    return [_prefix.pack(len(head) + len(body)) + head + body]
+    if length > LARGE_ANSWER_BYTES:
+        return [_prefix.pack(length) + head, body]
+    return [_prefix.pack(length) + head + body]

@@ -23,9 +23,10 @@ ONE = [Record(offset=0, timestamp_ms=NOW_MS, key=None, value=b"v")]
 
 
 def validated(data: bytes, config: TopicConfig = TopicConfig(), now_ms: int = NOW_MS) -> ValidatedBatch:  # noqa: B008 - frozen
-    batch = batch_checks.validated(memoryview(bytearray(data)), 0, len(data), limits_of(config), now_ms, "orders-0")
-    assert batch is not None
-    return batch
+    buffer, limits = memoryview(bytearray(data)), limits_of(config)
+    header = batch_checks.valid_header(buffer, 0, len(data), limits, now_ms, "orders-0")
+    assert header is not None
+    return ValidatedBatch(buffer, 0, len(data), header, limits)
 
 
 def checked(data: bytes, config: TopicConfig = TopicConfig(), now_ms: int = NOW_MS) -> BatchHeader:  # noqa: B008 - frozen

@@ -18,7 +18,7 @@ from tiered.broker.partitions.batch_checks import (
     RefusedRecords,
     ValidatedBatch,
     foreign_codec,
-    validated,
+    valid_header,
 )
 from tiered.broker.partitions.partition import Appended, Partition
 from tiered.broker.partitions.topics import Topic
@@ -106,19 +106,20 @@ def handle(request: RawRequest) -> Answer:
             return _answer_verified(_with_own_buffer(request), asked, asked.transactional_id)
         elif not is_long:
             beforehand = refused_for_now(_unverified(request, asked), context.broker.clock.now_ms())
-    is_full = context.broker.validation.is_full
-    if is_full and count > LONG_PRODUCE_BATCHES:
+    validation = context.broker.validation
+    if count > LONG_PRODUCE_BATCHES and validation.is_full:
         raise _too_many_wait()
     appending = _begin(request, asked, beforehand)
     steps = _append_each(appending)
     if count > LONG_PRODUCE_BATCHES:
         return _append_later(appending, steps, None)
     for long_validation in steps:
-        if is_full:
-            if long_validation is not None:
-                long_validation.refuse(_too_many_wait())
-        elif long_validation is not None or (count > 1 and _takes_long(appending)):
+        if long_validation is None and (count == 1 or not _takes_long(appending)):
+            continue
+        if not validation.is_full:
             return _append_later(appending, steps, long_validation)
+        if long_validation is not None:
+            long_validation.refuse(_too_many_wait())
     return _outcome(appending)
 
 
@@ -227,12 +228,12 @@ def _validation(
     codec = foreign_codec(attributes, partition.config)
     if attributes & _CODEC:
         if codec is None and size_bytes <= INLINE_COMPRESSED_BYTES:
-            now_ms, name = request.context.broker.clock.now_ms(), partition.name
-            short = validated(
-                request.buffer, position, end, partition.limits, now_ms, name, max_plain_bytes=INLINE_PLAIN_BYTES
+            buffer, limits, now_ms = request.buffer, partition.limits, request.context.broker.clock.now_ms()
+            header = valid_header(
+                buffer, position, end, limits, now_ms, partition.name, max_plain_bytes=INLINE_PLAIN_BYTES
             )
-            if short is not None:
-                return short
+            if header is not None:
+                return ValidatedBatch(buffer, position, end, header, limits)
     elif codec is None and size_bytes <= INLINE_BYTES:
         return None
     if size_bytes > partition.limits.max_message_bytes:

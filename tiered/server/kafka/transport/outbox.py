@@ -36,7 +36,7 @@ class Outbox:
     def __init__(self, sock: socket.socket | TlsStream) -> None:
         self._socket = sock
         self._tls = sock if isinstance(sock, TlsStream) else None
-        self._queue: deque[memoryview | _FileRest] = deque()
+        self._queue: deque[bytes | bytearray | memoryview | _FileRest] = deque()
         self.total_bytes = 0
         self.held_bytes = 0
 
@@ -51,10 +51,10 @@ class Outbox:
                     self._queue.append(_FileRest(part, part.position, part.length))
                     self.total_bytes += part.length
             elif part:
-                view = memoryview(part)
-                self._queue.append(view)
-                self.total_bytes += len(view)
-                self.held_bytes += len(view)
+                self._queue.append(part)
+                size_bytes = len(part)
+                self.total_bytes += size_bytes
+                self.held_bytes += size_bytes
 
     def clear(self) -> None:
         self._queue.clear()
@@ -105,7 +105,7 @@ class Outbox:
         return sent
 
     def _send_views(self) -> int:
-        views: list[memoryview] = []
+        views: list[bytes | bytearray | memoryview] = []
         flags = 0
         for item in self._queue:
             if isinstance(item, _FileRest):
@@ -115,13 +115,16 @@ class Outbox:
             if len(views) == MAX_PARTS_A_CALL:
                 break
         sent = self._socket.sendmsg(views, (), flags)
+        if sent == self.total_bytes:
+            self.clear()
+            return sent
         self.total_bytes -= sent
         self.held_bytes -= sent
         left = sent
         for view in views:
             if left < len(view):
                 if left:
-                    self._queue[0] = view[left:]
+                    self._queue[0] = memoryview(view)[left:]
                 break
             self._queue.popleft()
             left -= len(view)

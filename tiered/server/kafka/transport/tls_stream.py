@@ -156,14 +156,14 @@ class TlsStream:
             self._encrypt(view[:PIECE_BYTES])
         return self._sent(0)
 
-    def sendmsg(self, views: Sequence[memoryview], ancillary: tuple[()], flags: int) -> int:
+    def sendmsg(self, views: Sequence[bytes | bytearray | memoryview], ancillary: tuple[()], flags: int) -> int:
         """As a socket's."""
         del ancillary
         if not self._committed:
             pieces: list[memoryview] = []
             left = PIECE_BYTES
             for view in views:
-                pieces.append(view[:left])
+                pieces.append(memoryview(view)[:left])
                 left -= len(pieces[-1])
                 if left == 0:
                     break
