@@ -72,11 +72,14 @@ def crowded(most: int = MAX_ITEMS) -> NoReturn:
 def read_varint(view: Buffer, position: int) -> tuple[int, int]:
     """An unsigned integer of 1 to 5 bytes, at most 2^31 - 1."""
     value = view[position]
-    position += 1
     if value < 0x80:
+        return value, position + 1
+    byte = view[position + 1]
+    value = (value & 0x7F) | (byte & 0x7F) << 7
+    position += 2
+    if byte < 0x80:
         return value, position
-    value &= 0x7F
-    for shift in (7, 14, 21, 28):
+    for shift in (14, 21, 28):
         byte = view[position]
         position += 1
         value |= (byte & 0x7F) << shift

@@ -246,6 +246,7 @@ def _append_each(appending: _Appending) -> Iterator[_LongValidation | None]:
     asked, waits = appending.asked, appending.waits
     failed, verifications = appending.beforehand
     broker = appending.request.context.broker
+    counters = broker.counters
     for topic in asked.topics:
         rights = rights_of(appending.request.context)
         answers: list[PartitionResult] = []
@@ -254,14 +255,16 @@ def _append_each(appending: _Appending) -> Iterator[_LongValidation | None]:
             yield None
             refused = denied or failed.get(position)
             if refused is None:
+                request = appending.request  # Another one after a pause: the buffer is its own then.
                 try:
-                    partition = _target(appending.request, asked, topic, index, position, end)
-                    validation = _validation(appending.request, partition, position, end)
+                    partition = _target(request, asked, topic, index, position, end)
+                    validation = _validation(request, partition, position, end)
                     if isinstance(validation, _LongValidation):
                         yield validation
+                        request = appending.request
                         validation = validation.result()
                     appended = partition.append(
-                        appending.request.buffer,
+                        request.buffer,
                         position,
                         end,
                         acks=asked.acks,
@@ -274,8 +277,8 @@ def _append_each(appending: _Appending) -> Iterator[_LongValidation | None]:
                 else:
                     base_offset, _, append_time_ms, log_start_offset, _ = appended
                     answers.append(PartitionResult(index, 0, base_offset, append_time_ms, log_start_offset))
-                    broker.counters.produced_bytes += end - position
-                    broker.counters.produced_batches += 1
+                    counters.produced_bytes += end - position
+                    counters.produced_batches += 1
                     if not is_acknowledged(partition, appended, asked.acks):
                         waits.append((partition, appended, answers, len(answers) - 1))
                     continue
