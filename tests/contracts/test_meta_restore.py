@@ -9,6 +9,7 @@ from sqlalchemy import Connection, func, select
 
 from tests.catalogue import NOW_MS, open_ready, register
 from tests.support.checkpointed import CLUSTER, TOPIC_ID, entry, group, groups, partition, pinned
+from tiered.config.broker_changes import taken_at_run_time
 from tiered.errors import InvalidConfig, Pinned
 from tiered.formats.checkpoint import ClusterCheckpoint
 from tiered.ids import InSyncReplica
@@ -51,7 +52,7 @@ def plan() -> RestorePlan:
         partitions={(TOPIC_ID, 0): partition(20, 50, 80, log_start_offset=30), (TOPIC_ID, 1): partition(0)},
         groups={slot: groups(slot, group("billing", 60, 0), slot_count=SLOTS)},
     )
-    return plan_restore(found, (1, 2))
+    return plan_restore(found, (1, 2), taken=taken_at_run_time)
 
 
 def apply(database: Database, plan: RestorePlan) -> list[int]:

@@ -34,7 +34,7 @@ from tiered.config import (
     describe_dynamic_default,
     describe_topic,
 )
-from tiered.config.setting import require_sendable
+from tiered.config.setting import ConfigOperation, require_sendable
 from tiered.errors import (
     InvalidPartitions,
     InvalidReplicaAssignment,
@@ -318,6 +318,9 @@ class Admin:
             return
         scope = self._context.broker_id if name else None
         values, removed = _difference(held, texts) if keep_others else (texts, None)
+        if removed is not None:
+            # One without effect is not among those held, and must be possible to delete.
+            removed += [step.name for step in steps if step.operation is ConfigOperation.DELETE]
         await self._feed.commit(lambda conn: settings.alter(conn, broker_id=scope, values=values, removed=removed))
 
     @_in_turn

@@ -24,6 +24,7 @@ from tiered.broker.tiering.checkpoints import CheckpointWriter
 from tiered.broker.tiering.partition_loader import PartitionLoader
 from tiered.broker.view.image import ClusterImage
 from tiered.config import TopicConfig
+from tiered.config.broker import broker_setting
 from tiered.errors import InvalidConfig, TieredError
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.ids import TopicId, TopicPartition
@@ -36,6 +37,8 @@ from tiered.runtime import in_turns
 log = logging.getLogger(__name__)
 
 TOPICS_AT_ONCE = 100
+MAX_NAMED = 20
+"""Settings in one line of the log."""
 
 
 class ChangeApplier:
@@ -140,6 +143,7 @@ class ChangeApplier:
 
     def _take_settings(self, stored: Mapping[int | None, Mapping[str, str]]) -> None:
         self._checkpoints.settings_changed(stored)
+        self._warn_of_ignored(stored)
         fetchers = self._context.settings.cluster.num_replica_fetchers
         try:
             self._context.state.settings = self._context.settings.with_dynamic(
@@ -157,6 +161,20 @@ class ChangeApplier:
             self._replication.rows_applied(list(self._topics.partitions()))
         for topic in self._topics:
             self._put(replace(topic, config=self._config_of(topic.name, topic.overrides)))
+
+    def _warn_of_ignored(self, stored: Mapping[int | None, Mapping[str, str]]) -> None:
+        own_id = self._context.broker_id
+        ignored = [
+            name
+            for scope in (None, own_id)
+            for name in stored.get(scope, {})
+            if not broker_setting(name).may_change_at_run_time(for_all=scope is None)
+        ]
+        if ignored:
+            log.warning(
+                "the metadata store has settings that a broker takes at its start alone, or each for itself; they have "
+                "no effect there, and can be deleted as others are: %s", ", ".join(ignored[:MAX_NAMED]),
+            )  # fmt: skip
 
     def _config_of(self, name: str, overrides: Mapping[str, str]) -> TopicConfig:
         try:

@@ -67,15 +67,18 @@ class BrokerSettings:
     ) -> "BrokerSettings":
         """The effective settings: this broker's dynamic ones over the cluster's over the static over defaults.
 
+        A dynamic one that may not change at run time is left out: whoever wrote it there went past every check.
         Raises InvalidConfig that names a setting whose value is not allowed.
         """
         values: dict[str, ConfigValue] = {}
+        dynamic_default = _allowed_at_run_time(dynamic_default, for_all=True)
+        dynamic = _allowed_at_run_time(dynamic, for_all=False)
         for texts in (static, dynamic_default, dynamic):
             values |= {name: broker_setting(name).parse(text) for name, text in texts.items()}
         return BrokerSettings(
             static=MappingProxyType(dict(static)),
-            dynamic_default=MappingProxyType(dict(dynamic_default)),
-            dynamic=MappingProxyType(dict(dynamic)),
+            dynamic_default=MappingProxyType(dynamic_default),
+            dynamic=MappingProxyType(dynamic),
             **{
                 group: kind(**{field_name(name): values[name] for name in names if name in values})
                 for group, (kind, names) in _GROUPS.items()
@@ -122,6 +125,10 @@ def broker_setting(name: str) -> Setting:
         has_effect=False,
         of_one_broker=name.startswith(PREFIX),
     )
+
+
+def _allowed_at_run_time(texts: Mapping[str, str], *, for_all: bool) -> dict[str, str]:
+    return {name: text for name, text in texts.items() if broker_setting(name).may_change_at_run_time(for_all=for_all)}
 
 
 def _of_one_door(name: str) -> Setting | None:

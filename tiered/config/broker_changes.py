@@ -9,12 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tiered.config.broker import BROKER_SETTINGS, KIND, broker_setting
 from tiered.config.listeners import PREFIX
-from tiered.config.setting import ConfigChange, ConfigOperation, ConfigType, changed
+from tiered.config.setting import INT_MAX, ConfigChange, ConfigOperation, ConfigType, Setting, changed
 from tiered.errors import InvalidConfig, InvalidRequest
 
 MAX_SETTINGS = 1000
 """That are set at run time, for one broker or for all."""
 MAX_UNKNOWN_CHARACTERS = 10_000
+_BROKER_ID = re.compile(r"(0|[1-9][0-9]{0,9})\Z")
 _NAME = re.compile(r"[!-~]{1,249}\Z")
 
 
@@ -46,6 +47,19 @@ def changed_at_run_time(
     if len(result) > MAX_SETTINGS:
         raise InvalidConfig(f"{len(result)} settings would be set at run time; {MAX_SETTINGS} can be")
     return result
+
+
+def taken_at_run_time(scope: str, name: str, text: str) -> Setting | None:
+    """The setting, where brokers would take this text for it at run time, else None. `scope` is a broker's id, or empty
+    for all of them."""
+    if scope and not (_BROKER_ID.match(scope) and int(scope) <= INT_MAX):
+        return None
+    entry = broker_setting(name)
+    try:
+        entry.parse(text)
+    except InvalidConfig:
+        return None
+    return entry if entry.may_change_at_run_time(for_all=not scope) else None
 
 
 def _refuse(why: str, names: Iterable[str]) -> None:

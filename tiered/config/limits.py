@@ -118,6 +118,7 @@ class HttpSettings:
     # fmt: off
     tiered_http_allowed_hosts: tuple[str, ...] = setting(
         ConfigType.LIST, (), "Names besides the advertised one that browsers may reach the HTTP door by.",
+        gives_rights=True,
     )
     tiered_http_max_connections: int = setting(ConfigType.INT, 500, "HTTP connections in all.", minimum=1)
     tiered_http_max_requests: int = setting(

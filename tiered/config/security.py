@@ -29,7 +29,7 @@ class AuthenticationSettings:
     )
     connections_max_reauth_ms: int = setting(
         ConfigType.LONG, 0, "Clients must log in anew after this long (KIP-368); 0 is never, but for tokens that end.",
-        minimum=0,
+        minimum=0, gives_rights=True,
     )
     sasl_enabled_mechanisms: tuple[str, ...] = setting(
         ConfigType.LIST, (), "What listeners with SASL take: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER. For one "

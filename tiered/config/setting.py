@@ -87,6 +87,12 @@ class Setting:
     """False for a topic's config that Kafka 4.2 has not: its clients are told that it is read-only."""
     of_one_broker: bool = False
     """It cannot be set for all brokers at run time."""
+    gives_rights: bool = False
+    """It says who is let in, or for how long: a bucket is not believed when it names one."""
+
+    def may_change_at_run_time(self, *, for_all: bool) -> bool:
+        """Whether brokers take it while they run: for one broker or, with `for_all`, for the cluster."""
+        return not self.read_only and not (for_all and self.of_one_broker)
 
     @property
     def is_sensitive(self) -> bool:

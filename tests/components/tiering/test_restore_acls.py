@@ -1,8 +1,12 @@
-"""Access control lists and the configs of groups come back with a restore, at once, and no password does."""
+"""Access control lists come back with a restore when they are accepted, configs of groups always, and no password does.
+
+Who can write to the bucket can put rules and settings there: nothing of them takes effect unasked, and all is named.
+"""
 
 import json
 import shutil
 import time
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +14,9 @@ import pytest
 from tests.components.guarded_broker import GuardedBroker, allow
 from tests.support.http_logins import ask
 from tiered.cli import main
+from tiered.formats.acl_entries import AclEntry
+from tiered.formats.checkpoint import decode_cluster_checkpoint, encode_cluster_checkpoint
+from tiered.formats.object_key import cluster_checkpoint_key
 from tiered.meta import security, settings
 from tiered.meta.security import AclRow
 
@@ -41,9 +48,101 @@ def test_rules_and_group_configs_come_back_from_a_bucket(tmp_path: Path, capfd: 
     meta = f"sqlite:///{restored}/meta.db"
     capfd.readouterr()
     assert main(["restore", "--from", f"file://{kept}", "--meta", meta, "--brokers", "1", "--plan", "--json"]) == 0
-    rules = json.loads(capfd.readouterr().out)["access_rules"]
+    rules = json.loads(capfd.readouterr().out)["left_out_access_rules"]
     assert {AclRow(**each) for each in rules} == set(RULES)
-    assert main(["restore", "--from", f"file://{kept}", "--meta", meta, "--brokers", "1", "--apply"]) == 0
+    assert main(["restore", "--from", f"file://{kept}", "--meta", meta, "--accept-rights", "--apply"]) == 0
     with GuardedBroker(restored, KEPT) as broker:
         assert held(broker) == set(RULES)
         assert broker.run(lambda: broker.broker.resource_configs.group("a:b")).consumer_session_timeout_ms == 50_000
+
+
+FORGED = {
+    "": {
+        "log.retention.ms": "86400000",
+        "super.users": "User:mallory",
+        "tiered.http.allowed.hosts": "evil.example\nproblems:",
+        "tiered.http.authentication": "none",
+        "num.partitions": "many",
+    },
+    "1": {"sasl.oauthbearer.jwks.endpoint.url": "https://evil.example/keys"},
+    "01": {"log.retention.ms": "1"},
+}
+NAMED = """
+settings that were altered at run time come back:
+  log.retention.ms=86400000
+
+ignored, for no broker takes them at run time:
+  num.partitions
+  super.users
+  tiered.http.authentication
+  log.retention.ms (broker 01)
+  sasl.oauthbearer.jwks.endpoint.url (broker 1)
+
+settings that give rights are left out, for whoever can write to the bucket could have put them there:
+  tiered.http.allowed.hosts=evil.example\\nproblems:
+
+access rules are left out, for whoever can write to the bucket could have put them there:
+  ALLOW User:mallory from *: ALL on CLUSTER kafka-cluster (LITERAL)
+--accept-rights brings them back."""
+MALLORY = AclEntry(**asdict(allow("ALL", "CLUSTER", "kafka-cluster", principal="User:mallory")))
+
+
+def test_a_forged_checkpoint_gives_no_rights_unasked_and_everything_in_it_is_named(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    data = tmp_path / "data"
+    with GuardedBroker(data, KEPT):
+        pass
+    head = data / "objects" / cluster_checkpoint_key()
+    forged = replace(decode_cluster_checkpoint(head.read_bytes()), settings=FORGED, acls=(MALLORY,))
+    head.write_bytes(encode_cluster_checkpoint(forged))
+    restore = ["restore", "--from", f"file://{data}/objects"]
+    capfd.readouterr()
+    assert main(restore) == 0
+    words = capfd.readouterr().out
+    assert NAMED in words
+    assert main([*restore, "--json"]) == 0
+    plan = json.loads(capfd.readouterr().out)
+    assert plan["settings"] == {"": {"log.retention.ms": "86400000"}}
+    assert plan["left_out_settings"] == {"": {"tiered.http.allowed.hosts": "evil.example\nproblems:"}}
+    assert plan["ignored_settings"] == {
+        "": ["num.partitions", "super.users", "tiered.http.authentication"],
+        "01": ["log.retention.ms"],
+        "1": ["sasl.oauthbearer.jwks.endpoint.url"],
+    }
+    assert plan["access_rules"] == []
+    assert plan["left_out_access_rules"] == [asdict(MALLORY)]
+    restored = tmp_path / "restored"
+    restored.mkdir()
+    shutil.move(data / "objects", restored / "objects")
+    meta = f"sqlite:///{restored}/meta.db"
+    assert main(["restore", "--from", f"file://{restored}/objects", "--meta", meta, "--apply"]) == 0
+    with GuardedBroker(restored, KEPT) as broker:
+        assert held(broker) == set()
+        in_force = broker.run(lambda: broker.broker.settings)
+        assert dict(in_force.dynamic_default) == {"log.retention.ms": "86400000"}
+        assert dict(in_force.dynamic) == {}
+
+
+def test_what_a_writer_of_the_database_sets_at_run_time_that_is_read_at_start_takes_no_effect_and_can_be_deleted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    values = {"tiered.http.authentication": "basic", "super.users": "User:mallory", "num.partitions": "3"}
+    with GuardedBroker(tmp_path, KEPT) as broker:
+        database = broker.broker.database
+
+        def stored() -> dict[str, str]:
+            texts: dict[str, str] = database.run_sync(settings.load_all).get(None, {})
+            return texts
+
+        database.run_sync(lambda conn: settings.alter(conn, broker_id=None, values=values))
+        broker.run(broker.broker.feed.wake)
+        while broker.run(lambda: broker.broker.settings.topics.num_partitions) != 3:
+            time.sleep(0.01)
+        cluster = f"/v3/clusters/{ask(broker, 'GET', '/v3/clusters')[1]['data'][0]['cluster_id']}"
+        described = ask(broker, "GET", f"{cluster}/brokers/1/configs")[1]["data"]
+        shown = {config["name"]: config["value"] for config in described}
+        assert (shown["tiered.http.authentication"], shown["super.users"]) == ("none", "User:ANONYMOUS")
+        assert "can be deleted as others are: super.users, tiered.http.authentication" in caplog.text
+        assert ask(broker, "DELETE", f"{cluster}/broker-configs/super.users")[0] == 204
+        assert stored() == {name: text for name, text in values.items() if name != "super.users"}

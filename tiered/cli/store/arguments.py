@@ -101,6 +101,11 @@ def _add_restore(commands: "Commands[Parser]") -> None:
         help="bring the cluster back without this topic, which cannot be restored; may be repeated",
     )
     parser.add_argument(
+        "--accept-rights",
+        action="store_true",
+        help="bring access rules back, and settings that give rights: look at them in the plan first",
+    )
+    parser.add_argument(
         "-j", "--parallel", metavar="N", type=_parallel, default=16, help="requests to the store at once (16)"
     )
     json_option(parser)

@@ -5,18 +5,21 @@ one transaction, so that whoever is interrupted begins again. Decides nothing: `
 """
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed, UsageError
-from tiered.cli.output import Cell, counted, in_bytes, plain_lines, print_json, say
+from tiered.cli.output import Cell, counted, in_bytes, on_one_line, plain_lines, print_json, say
 from tiered.cli.progress import bar
 from tiered.cold.bucket import restore_claims
 from tiered.cold.bucket.contents import read_bucket
 from tiered.cold.object_store import ObjectStore
 from tiered.cold.opening import open_store, store_identity
+from tiered.config.broker import broker_setting
+from tiered.config.broker_changes import taken_at_run_time
+from tiered.formats.acl_entries import AclEntry
 from tiered.meta import restore as stored
 from tiered.meta.engine import Database
 from tiered.meta.restore import TargetDatabase
@@ -33,6 +36,7 @@ from tiered.runtime import SystemClock, crash_point
 WRITE_DEADLINE_MS = 3_600_000
 MAX_SHOWN = 50
 MAX_PROBLEMS = 20
+_ANYONE = "whoever can write to the bucket could have put them there"
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -46,7 +50,13 @@ def run(arguments: argparse.Namespace) -> int:
             found = read_bucket(store, parallel=arguments.parallel, report=show)
         if arguments.apply and target.cluster_id == found.cluster.cluster_id:
             return _already_there(target, json=arguments.json)
-        plan = plan_restore(found, arguments.brokers, arguments.leave_out)
+        plan = plan_restore(
+            found,
+            arguments.brokers,
+            arguments.leave_out,
+            taken=taken_at_run_time,
+            accept_rights=arguments.accept_rights,
+        )
         if arguments.apply:
             _apply(arguments, store, found, plan, target)
         else:
@@ -129,6 +139,7 @@ def _lines(plan: RestorePlan, *, target_holds: str | None) -> Iterator[str]:
         rows = [_row(topic, its) for topic in plan.topics for its in topic.partitions]
         yield ""
         yield from plain_lines("PARTITION OFFSETS >SEGMENTS >SIZE BROKERS LOST", rows)
+    yield from _settings_and_rules(plan)
     yield ""
     yield from _lost(plan)
     for title, found in (("warnings", plan.warnings), ("problems, with which nothing is restored", _problems(plan))):
@@ -166,6 +177,8 @@ def _as_json(plan: RestorePlan, *, target_holds: str | None, applied: bool) -> d
         "next_producer_id": plan.next_producer_id,
         "brokers": list(plan.brokers),
         "settings": {scope: dict(values) for scope, values in sorted(plan.settings.items())},
+        "ignored_settings": {scope: list(names) for scope, names in plan.ignored_settings.items()},
+        "left_out_settings": {scope: dict(values) for scope, values in plan.left_out_settings.items()},
         "resource_configs": {each: dict(values) for each, values in sorted(plan.resource_configs.items())},
         "topics": [_topic_json(topic) for topic in plan.topics],
         "groups": [
@@ -182,6 +195,7 @@ def _as_json(plan: RestorePlan, *, target_holds: str | None, applied: bool) -> d
         "snapshots": [each.name for each in plan.pins if each.name is not None],
         "pins": len(plan.pins) - _snapshots(plan),
         "access_rules": [asdict(each) for each in plan.acls],
+        "left_out_access_rules": [asdict(each) for each in plan.left_out_acls],
         "warnings": list(plan.warnings),
         "problems": list(plan.problems),
         "database_holds": target_holds,
@@ -239,6 +253,46 @@ def _lost(plan: RestorePlan) -> Iterator[str]:
         yield from (f"  {_moved(each)}" for each in plan.moved_offsets[:MAX_SHOWN])
         if len(plan.moved_offsets) > MAX_SHOWN:
             yield f"  and {len(plan.moved_offsets) - MAX_SHOWN} more; --json has all of them"
+
+
+def _settings_and_rules(plan: RestorePlan) -> Iterator[str]:
+    back, left_out = _named(plan.settings), _named(plan.left_out_settings)
+    ignored = [f"{name}{_of(scope)}" for scope, names in plan.ignored_settings.items() for name in names]
+    for title, named in (
+        ("settings that were altered at run time come back", back),
+        ("access rules come back", [_rule(acl) for acl in plan.acls]),
+        ("ignored, for no broker takes them at run time", ignored),
+        (f"settings that give rights are left out, for {_ANYONE}", left_out),
+        (f"access rules are left out, for {_ANYONE}", [_rule(acl) for acl in plan.left_out_acls]),
+    ):
+        if named:
+            yield ""
+            yield f"{title}:"
+            yield from (f"  {on_one_line(line)}" for line in named[:MAX_SHOWN])
+            if len(named) > MAX_SHOWN:
+                yield f"  and {len(named) - MAX_SHOWN} more; --json has all of them"
+    if plan.left_out_acls or left_out:
+        yield "--accept-rights brings them back. Without rules super.users alone may do anything; but where"
+        yield "allow.everyone.if.no.acl.found=true everybody may: create the rules anew then, before clients connect"
+
+
+def _named(settings: Mapping[str, Mapping[str, str]]) -> list[str]:
+    return [
+        f"{name}={'(not shown)' if broker_setting(name).is_sensitive else text}{_of(scope)}"
+        for scope, values in settings.items()
+        for name, text in values.items()
+    ]
+
+
+def _of(scope: str) -> str:
+    return f" (broker {scope})" if scope else ""
+
+
+def _rule(acl: AclEntry) -> str:
+    return (
+        f"{acl.permission} {acl.principal} from {acl.host}: {acl.operation} on {acl.resource_type} "
+        f"{acl.resource_name} ({acl.pattern_type})"
+    )
 
 
 def _moved(each: MovedOffset) -> str:

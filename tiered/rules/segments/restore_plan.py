@@ -9,11 +9,12 @@ of a step that no life uses up. So none of them was ever given out by the old cl
 checkpoint that we can see.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 from uuid import NAMESPACE_OID, UUID, uuid5
 
+from tiered.config.setting import Setting
 from tiered.formats.acl_entries import AclEntry
 from tiered.formats.checkpoint import ClusterCheckpoint, CommittedSegment, PartitionCheckpoint, TopicEntry
 from tiered.formats.group_checkpoint import GroupCheckpoint, GroupEntry, StoredOffset
@@ -29,6 +30,10 @@ SLOT_TENURE_BITS: Final = 20
 
 Key = tuple[UUID, int]
 """Topic id and partition."""
+Settings = Mapping[str, Mapping[str, str]]
+"""Texts by scope and name; a scope is a broker's id in decimal, or "" for all brokers."""
+TakenSetting = Callable[[str, str, str], Setting | None]
+"""As `config.broker_changes.taken_at_run_time`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +115,11 @@ class RestorePlan:
     change_number: int
     next_producer_id: int
     brokers: tuple[int, ...]
-    settings: Mapping[str, Mapping[str, str]]
+    settings: Settings
+    ignored_settings: Mapping[str, tuple[str, ...]]
+    """Names by scope, of those that no broker could have been given at run time."""
+    left_out_settings: Settings
+    """Those that give rights, unless they are accepted."""
     resource_configs: Mapping[str, Mapping[str, str]]
     topics: tuple[RestoredTopic, ...]
     slot_count: int | None
@@ -118,6 +127,8 @@ class RestorePlan:
     moved_offsets: tuple[MovedOffset, ...]
     pins: tuple[PinEntry, ...]
     acls: tuple[AclEntry, ...]
+    left_out_acls: tuple[AclEntry, ...]
+    """All rules, unless they are accepted."""
     warnings: tuple[str, ...]
     problems: tuple[str, ...]
 
@@ -136,10 +147,19 @@ def next_life(number: int, step: int) -> int:
     return (max(0, number) // step + 1) * step
 
 
-def plan_restore(found: FoundBucket, brokers: Sequence[int], left_out: Collection[str] = ()) -> RestorePlan:
+def plan_restore(
+    found: FoundBucket,
+    brokers: Sequence[int],
+    left_out: Collection[str] = (),
+    *,
+    taken: TakenSetting,
+    accept_rights: bool = False,
+) -> RestorePlan:
     """The rows for a cluster of these brokers, which all begin with empty disks. Topics that are `left_out` do not come
-    back, and whatever is wrong with them is no problem."""
+    back, and whatever is wrong with them is no problem. Access rules, and settings that give rights, come back only
+    with `accept_rights`: whoever can write to the bucket could have put them there. `taken` knows the settings."""
     cluster = found.cluster
+    settings, ignored_settings, left_out_settings = _settings_of(cluster.settings, taken, accept_rights)
     entries = sorted((each for each in cluster.topics if each.name not in left_out), key=lambda each: each.name)
     groups, slot_count = _groups_of(found)
     committed = _furthest_commits(groups)
@@ -162,17 +182,42 @@ def plan_restore(found: FoundBucket, brokers: Sequence[int], left_out: Collectio
         change_number=change_number,
         next_producer_id=next_life(newest_producer_id, PRODUCER_IDS_A_LIFE),
         brokers=tuple(brokers),
-        settings=cluster.settings,
+        settings=settings,
+        ignored_settings=ignored_settings,
+        left_out_settings=left_out_settings,
         resource_configs=cluster.resource_configs,
         topics=topics,
         slot_count=slot_count,
         groups=restored_groups,
         moved_offsets=moved,
         pins=pins,
-        acls=cluster.acls,
+        acls=cluster.acls if accept_rights else (),
+        left_out_acls=() if accept_rights else cluster.acls,
         warnings=(*_left_out(cluster, left_out), *_warnings(found, topics, pins)),
         problems=tuple(problems),
     )
+
+
+# Settings that were altered at run time
+
+
+def _settings_of(
+    found: Settings, taken: TakenSetting, accept_rights: bool
+) -> tuple[Settings, Mapping[str, tuple[str, ...]], Settings]:
+    """Those that come back, the names of those that no broker would have taken, and those that give rights."""
+    back: dict[str, dict[str, str]] = {}
+    ignored: dict[str, tuple[str, ...]] = {}
+    left_out: dict[str, dict[str, str]] = {}
+    for scope, texts in sorted(found.items()):
+        for name, text in sorted(texts.items()):
+            entry = taken(scope, name, text)
+            if entry is None:
+                ignored[scope] = (*ignored.get(scope, ()), name)
+            elif entry.gives_rights and not accept_rights:
+                left_out.setdefault(scope, {})[name] = text
+            else:
+                back.setdefault(scope, {})[name] = text
+    return back, ignored, left_out
 
 
 # Topics

@@ -12,6 +12,7 @@ from tests.unit.cold.stored_segments import PARTITION, TOPIC_ID
 from tiered.cold.bucket import checkpoints, group_checkpoints, restore_claims
 from tiered.cold.bucket.contents import read_bucket
 from tiered.cold.local import LocalStore
+from tiered.config.broker_changes import taken_at_run_time
 from tiered.errors import InvalidConfig, LostRace
 from tiered.formats import object_key
 from tiered.formats.checkpoint import ClusterCheckpoint
@@ -58,7 +59,7 @@ def test_a_checkpoint_that_names_an_object_of_another_topic_is_a_problem_of_the_
 def test_a_topic_that_is_left_out_stays_in_the_bucket_and_is_none_of_the_clusters(bucket: Bucket) -> None:
     bucket.store.delete(bucket.segment.object_key)
     found = read_bucket(bucket.store, parallel=PARALLEL)
-    plan = plan_restore(found, (1,), ["orders"])
+    plan = plan_restore(found, (1,), ["orders"], taken=taken_at_run_time)
     assert not plan.problems
     restore_claims.claim(bucket.store, plan, found, parallel=PARALLEL)
     cluster = checkpoints.read_cluster_checkpoint(bucket.store)
@@ -81,7 +82,7 @@ def test_a_damaged_head_is_a_problem_and_damaged_groups_are_a_warning(bucket: Bu
 
 def claim(bucket: Bucket) -> RestorePlan:
     found = read_bucket(bucket.store, parallel=PARALLEL)
-    plan = plan_restore(found, (1,))
+    plan = plan_restore(found, (1,), taken=taken_at_run_time)
     restore_claims.claim(bucket.store, plan, found, parallel=PARALLEL)
     return plan
 
@@ -127,7 +128,7 @@ def test_the_old_cluster_is_refused_everywhere_after_it(bucket: Bucket) -> None:
 @pytest.mark.parametrize("what", ["cluster", "head", "groups", "new head"])
 def test_whoever_writes_between_plan_and_claim_stops_the_restore(bucket: Bucket, what: str) -> None:
     found = read_bucket(bucket.store, parallel=PARALLEL)
-    plan = plan_restore(found, (1,))
+    plan = plan_restore(found, (1,), taken=taken_at_run_time)
     match what:
         case "cluster":
             checkpoints.write_cluster_checkpoint(
@@ -146,7 +147,7 @@ def test_whoever_writes_between_plan_and_claim_stops_the_restore(bucket: Bucket,
 
 def test_only_one_of_two_restores_gets_the_bucket(bucket: Bucket) -> None:
     found = read_bucket(bucket.store, parallel=PARALLEL)
-    plan = plan_restore(found, (1,))
+    plan = plan_restore(found, (1,), taken=taken_at_run_time)
     restore_claims.claim(bucket.store, plan, found, parallel=PARALLEL)
     with pytest.raises(LostRace, match=r"checkpoints/cluster\.json"):
         restore_claims.claim(bucket.store, plan, found, parallel=PARALLEL)
