@@ -78,7 +78,7 @@ class RealFileSystem:
         return OpenFile(path, "r+b" if writable else "rb")
 
     def create(self, path: str) -> OpenFile:
-        return OpenFile(path, "x+b")
+        return OpenFile(path, "x+b", opener=_of_this_user)
 
     def read(self, file: FileIO, length: int, position: int) -> bytes:
         data = os.pread(file.fileno(), length, position)
@@ -149,6 +149,11 @@ class RealFileSystem:
                 with suppress(OSError):
                     path.rmdir()
             raise
+
+
+def _of_this_user(path: str, flags: int) -> int:
+    """Nothing that a broker keeps was meant for other users of the machine."""
+    return os.open(path, flags, 0o600)
 
 
 def write_all(fs: FileSystem, file: FileIO, data: Data, position: int) -> None:

@@ -16,6 +16,10 @@ def test_records_on_the_disk_are_the_brokers_alone(broker: BrokerProcess) -> Non
     assert (broker.data / "log").stat().st_mode & 0o777 == 0o700
 
 
+def test_the_proof_of_being_this_broker_is_the_brokers_alone(broker: BrokerProcess) -> None:
+    assert (broker.data / "incarnations.json").stat().st_mode & 0o777 == 0o600
+
+
 def test_chunks_in_the_cache_are_the_brokers_alone(tmp_path: Path) -> None:
     files.wiped(tmp_path / "cache")
     assert (tmp_path / "cache").stat().st_mode & 0o777 == 0o700

@@ -1,7 +1,8 @@
 """Whether who asks as a broker is the process that registered as it, and not merely somebody who may ask such things.
 
 Owns that judgement, and the form of the ids that prove it. The id of a broker's process is random, and stands in the
-metadata store alone: it is known to whoever made it and to the other brokers. Pure; must never be shown to a client.
+metadata store and in the broker's own data folder, where its user alone may read it: it is known to whoever made it and
+to the other brokers. Pure; must never be shown to a client.
 """
 
 from hmac import compare_digest
