@@ -1,5 +1,5 @@
-# Spark over the bucket: an EMR Serverless application that costs nothing while no job runs, a role that reads and one that
-# also rewrites, and what starts each job of spark/jobs.
+# Spark over the bucket: an EMR Serverless application that costs nothing while no job runs, roles that read, that read and
+# know the catalogue's password, and that also rewrite, and what starts each job of spark/jobs.
 
 data "aws_partition" "current" {}
 data "aws_caller_identity" "current" {}
@@ -19,14 +19,17 @@ locals {
   jobs = {
     verify  = { role = "reader", arguments = [local.store, "--json"] }
     replay  = { role = "reader", arguments = ["--store", local.store] }
-    export  = { role = "reader", arguments = concat(["--store", local.store], local.catalogue) }
+    export  = { role = "exporter", arguments = concat(["--store", local.store], local.catalogue) }
     compact = { role = "rewriter", arguments = concat(["--store", local.store], local.catalogue) }
   }
   roles = {
     reader   = ["reader"]
+    exporter = ["reader"]
     rewriter = ["writer", "deleter"]
   }
-  grants = merge([for role, policies in local.roles : { for policy in policies : "${role}-${policy}" => { role = role, policy = policy } }]...)
+  # Whoever has the catalogue's password may change what it says: a job that only reads the bucket has no use for it.
+  with_catalogue = toset(["exporter", "rewriter"])
+  grants         = merge([for role, policies in local.roles : { for policy in policies : "${role}-${policy}" => { role = role, policy = policy } }]...)
 }
 
 resource "aws_emrserverless_application" "this" {
@@ -115,7 +118,7 @@ data "aws_iam_policy_document" "catalogue" {
 }
 
 resource "aws_iam_role_policy" "catalogue" {
-  for_each = local.roles
+  for_each = local.with_catalogue
   name     = "catalogue"
   role     = aws_iam_role.job[each.key].id
   policy   = data.aws_iam_policy_document.catalogue.json

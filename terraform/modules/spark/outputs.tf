@@ -4,7 +4,7 @@ output "application_id" {
 }
 
 output "role_arns" {
-  description = "The roles of jobs: reader (verify, replay, export) and rewriter (compact)."
+  description = "The roles of jobs: reader (verify, replay), exporter (export) and rewriter (compact). The last two may read the catalogue's password."
   value       = { for name, role in aws_iam_role.job : name => role.arn }
 }
 

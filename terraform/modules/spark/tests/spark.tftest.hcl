@@ -29,7 +29,7 @@ run "it_costs_nothing_while_no_job_runs_and_has_a_bound" {
 run "only_compact_may_change_the_bucket" {
   command = apply
   assert {
-    condition     = toset(keys(aws_iam_role_policy_attachment.store)) == toset(["reader-reader", "rewriter-writer", "rewriter-deleter"])
+    condition     = toset(keys(aws_iam_role_policy_attachment.store)) == toset(["reader-reader", "exporter-reader", "rewriter-writer", "rewriter-deleter"])
     error_message = "readers read"
   }
   assert {
@@ -54,6 +54,10 @@ run "jobs_are_told_where_the_password_is" {
   assert {
     condition     = data.aws_iam_policy_document.catalogue.statement[0].resources == toset([var.meta_secret_arn]) && length(data.aws_iam_policy_document.catalogue.statement) == 1
     error_message = "jobs may read this one secret"
+  }
+  assert {
+    condition     = toset(keys(aws_iam_role_policy.catalogue)) == toset(["exporter", "rewriter"])
+    error_message = "who only reads the bucket does not know the catalogue's password"
   }
 }
 
