@@ -7,7 +7,7 @@ import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from tiered.config.broker import BROKER_SETTINGS, KIND, broker_setting
+from tiered.config.broker import BROKER_SETTINGS, KIND, BrokerSettings, broker_setting
 from tiered.config.listeners import PREFIX
 from tiered.config.setting import INT_MAX, ConfigChange, ConfigOperation, ConfigType, Setting, changed
 from tiered.errors import InvalidConfig, InvalidRequest
@@ -54,12 +54,13 @@ def taken_at_run_time(scope: str, name: str, text: str) -> Setting | None:
     for all of them."""
     if scope and not (_BROKER_ID.match(scope) and int(scope) <= INT_MAX):
         return None
-    entry = broker_setting(name)
+    change = ConfigChange(name=name, operation=ConfigOperation.SET, value=text)
     try:
-        entry.parse(text)
-    except InvalidConfig:
+        # The second look is for what the settings of a group say of each other.
+        BrokerSettings.of(dynamic=changed_at_run_time({}, [change], for_all=not scope))
+    except (InvalidConfig, InvalidRequest):
         return None
-    return entry if entry.may_change_at_run_time(for_all=not scope) else None
+    return broker_setting(name)
 
 
 def _refuse(why: str, names: Iterable[str]) -> None:

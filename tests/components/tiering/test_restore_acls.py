@@ -63,6 +63,8 @@ FORGED = {
         "tiered.http.allowed.hosts": "evil.example\nproblems:",
         "tiered.http.authentication": "none",
         "num.partitions": "many",
+        "max.connections.per.ip.overrides": "nonsense",
+        "x" * 400: "longer than a name may be",
     },
     "1": {"sasl.oauthbearer.jwks.endpoint.url": "https://evil.example/keys"},
     "01": {"log.retention.ms": "1"},
@@ -72,9 +74,11 @@ settings that were altered at run time come back:
   log.retention.ms=86400000
 
 ignored, for no broker takes them at run time:
+  max.connections.per.ip.overrides
   num.partitions
   super.users
   tiered.http.authentication
+  LONG
   log.retention.ms (broker 01)
   sasl.oauthbearer.jwks.endpoint.url (broker 1)
 
@@ -83,7 +87,7 @@ settings that give rights are left out, for whoever can write to the bucket coul
 
 access rules are left out, for whoever can write to the bucket could have put them there:
   ALLOW User:mallory from *: ALL on CLUSTER kafka-cluster (LITERAL)
---accept-rights brings them back."""
+--accept-rights brings them back.""".replace("LONG", "x" * 400)
 MALLORY = AclEntry(**asdict(allow("ALL", "CLUSTER", "kafka-cluster", principal="User:mallory")))
 
 
@@ -94,19 +98,28 @@ def test_a_forged_checkpoint_gives_no_rights_unasked_and_everything_in_it_is_nam
     with GuardedBroker(data, KEPT):
         pass
     head = data / "objects" / cluster_checkpoint_key()
-    forged = replace(decode_cluster_checkpoint(head.read_bytes()), settings=FORGED, acls=(MALLORY,))
+    own = decode_cluster_checkpoint(head.read_bytes())
+    cluster_id = f"{own.cluster_id}\naccess rules come back: none"
+    forged = replace(own, cluster_id=cluster_id, settings=FORGED, acls=(MALLORY,))
     head.write_bytes(encode_cluster_checkpoint(forged))
     restore = ["restore", "--from", f"file://{data}/objects"]
     capfd.readouterr()
     assert main(restore) == 0
     words = capfd.readouterr().out
     assert NAMED in words
+    assert "\naccess rules come back" not in words
     assert main([*restore, "--json"]) == 0
     plan = json.loads(capfd.readouterr().out)
     assert plan["settings"] == {"": {"log.retention.ms": "86400000"}}
     assert plan["left_out_settings"] == {"": {"tiered.http.allowed.hosts": "evil.example\nproblems:"}}
     assert plan["ignored_settings"] == {
-        "": ["num.partitions", "super.users", "tiered.http.authentication"],
+        "": [
+            "max.connections.per.ip.overrides",
+            "num.partitions",
+            "super.users",
+            "tiered.http.authentication",
+            "x" * 400,
+        ],
         "01": ["log.retention.ms"],
         "1": ["sasl.oauthbearer.jwks.endpoint.url"],
     }

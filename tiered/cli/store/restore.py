@@ -5,7 +5,7 @@ one transaction, so that whoever is interrupted begins again. Decides nothing: `
 """
 
 import argparse
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
@@ -111,8 +111,14 @@ def _print(plan: RestorePlan, target: TargetDatabase, *, json: bool, applied: bo
         print_json(_as_json(plan, target_holds=target.holds, applied=applied))
     elif applied:
         say(_done(plan))
+        _say_lines(_settings_and_rules(plan))
     else:
-        say("\n".join(_lines(plan, target_holds=target.holds)))
+        _say_lines(_lines(plan, target_holds=target.holds))
+
+
+def _say_lines(lines: Iterable[str]) -> None:
+    """A name from the bucket ends no line, and so cannot add one of its own."""
+    say("\n".join(map(on_one_line, lines)))
 
 
 @contextmanager
@@ -268,7 +274,7 @@ def _settings_and_rules(plan: RestorePlan) -> Iterator[str]:
         if named:
             yield ""
             yield f"{title}:"
-            yield from (f"  {on_one_line(line)}" for line in named[:MAX_SHOWN])
+            yield from (f"  {line}" for line in named[:MAX_SHOWN])
             if len(named) > MAX_SHOWN:
                 yield f"  and {len(named) - MAX_SHOWN} more; --json has all of them"
     if plan.left_out_acls or left_out:

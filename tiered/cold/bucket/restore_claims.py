@@ -45,7 +45,12 @@ def claim(
 ) -> None:
     """Returns when every checkpoint is the new cluster's. Raises LostRace when somebody wrote one since the plan was
     made: no cluster may begin with rows that are older than the bucket."""
-    _swap(store, object_key.cluster_checkpoint_key(), encode_cluster_checkpoint(_cluster(plan)), found.cluster_etag)
+    _swap(
+        store,
+        object_key.cluster_checkpoint_key(),
+        encode_cluster_checkpoint(_cluster(plan, found.cluster)),
+        found.cluster_etag,
+    )
     crash_point("restore.claimed_cluster")
     partitions = [(topic, partition) for topic in plan.topics for partition in topic.partitions]
     total = len(partitions) + len(found.groups)
@@ -72,8 +77,11 @@ def claim(
             crash_point("restore.claimed_some")
 
 
-def _cluster(plan: RestorePlan) -> ClusterCheckpoint:
-    return ClusterCheckpoint(
+def _cluster(plan: RestorePlan, found: ClusterCheckpoint) -> ClusterCheckpoint:
+    """Settings and access rules stay as they were, also those that the plan leaves out: a run that is interrupted now
+    is run again, and the next one may accept them."""
+    return replace(
+        found,
         version=plan.change_number,
         cluster_id=plan.cluster_id,
         topics=tuple(
@@ -86,7 +94,6 @@ def _cluster(plan: RestorePlan) -> ClusterCheckpoint:
             )
             for topic in plan.topics
         ),
-        settings={scope: dict(values) for scope, values in plan.settings.items()},
         previous_cluster_ids=plan.previous_cluster_ids,
         pins=plan.pins,
     )

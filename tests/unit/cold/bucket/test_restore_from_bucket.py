@@ -145,6 +145,25 @@ def test_whoever_writes_between_plan_and_claim_stops_the_restore(bucket: Bucket,
         restore_claims.claim(bucket.store, plan, found, parallel=PARALLEL)
 
 
+def test_a_bucket_that_was_taken_over_still_says_what_the_next_run_may_accept(bucket: Bucket) -> None:
+    cluster = checkpoints.read_cluster_checkpoint(bucket.store)
+    assert cluster is not None
+    settings, configs = {"": {"tiered.http.allowed.hosts": "logs.example"}}, {"GROUP:a": {"x": "1"}}
+    acls = golden.cluster_checkpoint_with_acls().acls
+    assert acls
+    checkpoints.write_cluster_checkpoint(
+        bucket.store, replace(cluster, version=8, settings=settings, resource_configs=configs, acls=acls)
+    )
+    found = read_bucket(bucket.store, parallel=PARALLEL)
+    plan = plan_restore(found, (1,), taken=taken_at_run_time)
+    assert (plan.settings, plan.acls) == ({}, ())
+    restore_claims.claim(bucket.store, plan, found, parallel=PARALLEL)
+    again = plan_restore(
+        read_bucket(bucket.store, parallel=PARALLEL), (1,), taken=taken_at_run_time, accept_rights=True
+    )
+    assert (again.settings, again.acls, again.resource_configs) == (settings, acls, configs)
+
+
 def test_only_one_of_two_restores_gets_the_bucket(bucket: Bucket) -> None:
     found = read_bucket(bucket.store, parallel=PARALLEL)
     plan = plan_restore(found, (1,), taken=taken_at_run_time)
