@@ -10,7 +10,7 @@ checkpoint that we can see.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 from uuid import NAMESPACE_OID, UUID, uuid5
 
@@ -66,6 +66,8 @@ class FoundBucket:
     groups: Mapping[int, FoundGroups]
     unlisted: tuple[Key, ...] = ()
     group_faults: tuple[str, ...] = ()
+    topic_faults: Mapping[str, str] = field(default_factory=dict)
+    """What is wrong with a topic's configs, by its name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +172,8 @@ def plan_restore(
     topics = tuple(
         _topic(entry, found, tuple(brokers), committed, problems, start=index) for index, entry in enumerate(entries)
     )
+    faults = found.topic_faults
+    problems += [f"{entry.name}: {faults[entry.name]}" for entry in entries if entry.name in faults]
     restored_groups, moved = _clamped(groups, topics)
     pins = _restored_pins(cluster.pins, topics)
     newest_slot_epoch = max((each.checkpoint.slot_epoch for each in found.groups.values()), default=0)

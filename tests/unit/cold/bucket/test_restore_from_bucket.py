@@ -145,6 +145,21 @@ def test_whoever_writes_between_plan_and_claim_stops_the_restore(bucket: Bucket,
         restore_claims.claim(bucket.store, plan, found, parallel=PARALLEL)
 
 
+@pytest.mark.parametrize("configs", [{"retention.ms": "soon"}, {"nonsense": "1"}])
+def test_configs_that_no_broker_would_start_with_are_a_problem_and_the_topic_may_be_left_out(
+    bucket: Bucket, configs: dict[str, str]
+) -> None:
+    cluster = checkpoints.read_cluster_checkpoint(bucket.store)
+    assert cluster is not None
+    topics = (replace(cluster.topics[0], configs=configs),)
+    checkpoints.write_cluster_checkpoint(bucket.store, replace(cluster, version=8, topics=topics))
+    (problem,) = bucket.plan().problems
+    assert problem.startswith("orders: ")
+    assert next(iter(configs)) in problem
+    found = read_bucket(bucket.store, parallel=PARALLEL)
+    assert plan_restore(found, (1,), ["orders"], taken=taken_at_run_time).problems == ()
+
+
 def test_a_bucket_that_was_taken_over_still_says_what_the_next_run_may_accept(bucket: Bucket) -> None:
     cluster = checkpoints.read_cluster_checkpoint(bucket.store)
     assert cluster is not None
