@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
-from tests.simulation.plan import IN_TURNS, PLAIN, Plan
+from tests.simulation.plan import IN_TURNS, PLAIN, UNCERTAIN, Plan
 from tiered.broker.control import registration
 from tiered.broker.control.registration import Marker, Registration
 from tiered.broker.groups import offset_memory
@@ -266,6 +266,7 @@ MUTANTS = (
         name="blind_swap",
         breaks="rule 1: the compare-and-swap does not compare partition_epoch",
         patches=_blind_swap,
+        plan=UNCERTAIN,
     ),
     Mutant(
         name="fetch_epoch_unchecked",

@@ -50,6 +50,8 @@ class Plan:
 
 PLAIN = Plan()
 IN_TURNS = Plan(pause_s=0.2)
+UNCERTAIN = Plan(partitions=6, mishaps=0.25)
+"""Many changes of partitions, and many COMMITs whose outcome nobody knows."""
 TRANSACTIONAL = Plan(transactors=3, groups=1, batches_per_second=0.7)
 
 
