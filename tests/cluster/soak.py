@@ -54,6 +54,9 @@ SETTINGS: dict[str, object] = {
     "tiered.sweep.interval.ms": 5000,
     "tiered.upload.timeout.ms": 20_000,
     "replica.lag.time.max.ms": 10_000,
+    # A clock that jumps back refuses no record. librdkafka takes a new epoch at such a refusal, and sends again what it
+    # has under way on other partitions, where it may stand already if a broker is killed meanwhile (librdkafka #4953).
+    "log.message.timestamp.after.max.ms": 4 * 86_400_000,
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1000,
 }
 PROBES_PER_SECOND = 5.0
