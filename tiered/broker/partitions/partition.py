@@ -426,7 +426,7 @@ class Partition(ColdEnd):
 
     def _too_few_replicas(self, leadership: Leadership) -> NotEnoughReplicas:
         return NotEnoughReplicas(
-            f"{self.name} has in-sync replicas {[each.broker_id for each in leadership.committed]}, of which fewer "
+            f"{self.name} has in-sync replicas {[member.broker_id for member in leadership.committed]}, of which fewer "
             f"are alive than min.insync.replicas={self.config.min_insync_replicas}: nothing was appended"
         )
 

@@ -201,7 +201,7 @@ def _as_json(plan: RestorePlan, *, target_holds: str | None, applied: bool) -> d
         "snapshots": [each.name for each in plan.pins if each.name is not None],
         "pins": len(plan.pins) - _snapshots(plan),
         "access_rules": [asdict(each) for each in plan.acls],
-        "left_out_access_rules": [asdict(each) for each in plan.left_out_acls],
+        "left_out_access_rules": [asdict(acl) for acl in plan.left_out_acls],
         "warnings": list(plan.warnings),
         "problems": list(plan.problems),
         "database_holds": target_holds,

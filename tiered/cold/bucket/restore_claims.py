@@ -77,11 +77,11 @@ def claim(
             crash_point("restore.claimed_some")
 
 
-def _cluster(plan: RestorePlan, found: ClusterCheckpoint) -> ClusterCheckpoint:
+def _cluster(plan: RestorePlan, former: ClusterCheckpoint) -> ClusterCheckpoint:
     """Settings and access rules stay as they were, also those that the plan leaves out: a run that is interrupted now
     is run again, and the next one may accept them."""
     return replace(
-        found,
+        former,
         version=plan.change_number,
         cluster_id=plan.cluster_id,
         topics=tuple(

@@ -156,8 +156,8 @@ def test_configs_that_no_broker_would_start_with_are_a_problem_and_the_topic_may
     (problem,) = bucket.plan().problems
     assert problem.startswith("orders: ")
     assert next(iter(configs)) in problem
-    found = read_bucket(bucket.store, parallel=PARALLEL)
-    assert plan_restore(found, (1,), ["orders"], taken=taken_at_run_time).problems == ()
+    contents = read_bucket(bucket.store, parallel=PARALLEL)
+    assert plan_restore(contents, (1,), ["orders"], taken=taken_at_run_time).problems == ()
 
 
 def test_a_bucket_that_was_taken_over_still_says_what_the_next_run_may_accept(bucket: Bucket) -> None:
@@ -169,10 +169,10 @@ def test_a_bucket_that_was_taken_over_still_says_what_the_next_run_may_accept(bu
     checkpoints.write_cluster_checkpoint(
         bucket.store, replace(cluster, version=8, settings=settings, resource_configs=configs, acls=acls)
     )
-    found = read_bucket(bucket.store, parallel=PARALLEL)
-    plan = plan_restore(found, (1,), taken=taken_at_run_time)
+    contents = read_bucket(bucket.store, parallel=PARALLEL)
+    plan = plan_restore(contents, (1,), taken=taken_at_run_time)
     assert (plan.settings, plan.acls) == ({}, ())
-    restore_claims.claim(bucket.store, plan, found, parallel=PARALLEL)
+    restore_claims.claim(bucket.store, plan, contents, parallel=PARALLEL)
     again = plan_restore(
         read_bucket(bucket.store, parallel=PARALLEL), (1,), taken=taken_at_run_time, accept_rights=True
     )
