@@ -19,16 +19,15 @@ async def serving(answer: Answer) -> Any:
         try:
             while True:
                 frame = await reader.readexactly(frames.read_frame_length(await reader.readexactly(4), 0))
-                header = frames.read_request_header(frame, 0, len(frame))
-                key, version = header.api_key, header.api_version
+                key, version, correlation_id, _, position = frames.read_request_header(frame, 0, len(frame))
                 requests.append(key)
-                body = answer(key, version, frame[header.body_position :])
+                body = answer(key, version, frame[position:])
                 if body is None:
                     break
                 if isinstance(body, Raw):
                     writer.write(body)
                     continue
-                head = frames.response_header(header.correlation_id, key, version)
+                head = frames.response_header(correlation_id, key, version)
                 writer.write(frames.frame_length(len(head) + len(body)) + head + body)
         except asyncio.IncompleteReadError:
             pass

@@ -5,7 +5,6 @@ never look beyond the `end` it is given: a connection's buffer holds other frame
 """
 
 import struct
-from typing import NamedTuple
 
 from tiered.errors import MalformedRequest
 from tiered.wire.primitives import TRUNCATED, Buffer, malformed, skip_tagged_fields
@@ -27,45 +26,40 @@ _RESPONSE_V0 = struct.Struct(">i")
 _RESPONSE_V1 = struct.Struct(">iB")
 
 
-class RequestHeader(NamedTuple):
-    """The API, the version, the client, and where the body begins. (A NamedTuple: one is built for each request.)"""
-
-    api_key: int
-    api_version: int
-    correlation_id: int
-    client_id: str | None
-    body_position: int
-
-
 def is_flexible(api_key: int, api_version: int) -> bool:
     """Whether this version has compact lengths and tagged fields. False for APIs that are not known."""
     first = FLEXIBLE_FROM.get(api_key)
     return first is not None and api_version >= first
 
 
-def read_request_header(buffer: Buffer, position: int, end: int) -> RequestHeader:
-    """The header of the request in `buffer[position:end]`; raises MalformedRequest.
+def read_request_header(buffer: Buffer, position: int, end: int) -> tuple[int, int, int, str | None, int]:
+    """(API key, its version, correlation id, client id, position of the body) of the request in `buffer[position:end]`;
+    raises MalformedRequest.
 
     An API that is not known is taken to have a header of version 1, and its tagged fields stay unread.
     """
-    view = memoryview(buffer)[:end]
+    if end - position < _HEADER.size:
+        raise malformed("a request header", f"{end - position} bytes of {_HEADER.size}")
     try:
-        api_key, api_version, correlation_id, length = _HEADER.unpack_from(view, position)
+        api_key, api_version, correlation_id, length = _HEADER.unpack_from(buffer, position)
         position += 10
         client_id = None
         if length >= 0:
-            if position + length > len(view):
+            if position + length > end:
                 raise MalformedRequest(f"a client id of {length} bytes ends after its request; send it whole")
-            client_id = str(view[position : position + length], "utf-8")
+            client_id = str(buffer[position : position + length], "utf-8")
             position += length
         elif length != -1:
             raise MalformedRequest(f"the client id has length {length}; the request is corrupt")
         first = FLEXIBLE_FROM.get(api_key)
         if first is not None and api_version >= first:
-            position = skip_tagged_fields(view, position) if view[position] else position + 1
+            if position < end and not buffer[position]:
+                position += 1  # No tagged fields, as mostly.
+            else:
+                position = skip_tagged_fields(memoryview(buffer)[:end], position)
     except TRUNCATED as error:
         raise malformed("a request header", error) from None
-    return RequestHeader(api_key, api_version, correlation_id, client_id, position)
+    return api_key, api_version, correlation_id, client_id, position
 
 
 def request_header(api_key: int, api_version: int, correlation_id: int, client_id: str | None) -> bytes:

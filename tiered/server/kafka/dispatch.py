@@ -150,7 +150,11 @@ class Dispatch:
     def __init__(self, served: "Broker | ReadReplica", apis: Iterable[Api]) -> None:
         """`apis` are rows for a broker, or for a read replica: its handlers see that it is one."""
         self._broker = cast(Broker, served)
-        self.apis = {api.key: api for api in apis}
+        self._served = {
+            (api.key, version): api
+            for api in apis
+            for version in range(max(api.versions[0], api.refuse_below), api.versions[1] + 1)
+        }
         self._large_turns = asyncio.Semaphore(LARGE_AT_ONCE)
         self._turns = Turns(served.clock.monotonic_ms)
         self._large_bytes = 0
@@ -160,51 +164,51 @@ class Dispatch:
 
         Raises MalformedRequest for what ends the connection.
         """
-        header = frames.read_request_header(buffer, position, end)
-        api = self.apis.get(header.api_key)
-        version = header.api_version
-        context = Context(self._broker, connection, version, header.client_id)
-        if api is None or not max(api.versions[0], api.refuse_below) <= version <= api.versions[1]:
-            if api is not None and api.key == API_VERSIONS_KEY:
+        api_key, version, correlation_id, client_id, body_position = frames.read_request_header(buffer, position, end)
+        context = Context(self._broker, connection, version, client_id)
+        api = self._served.get((api_key, version))
+        if api is None:
+            if api_key == API_VERSIONS_KEY:
                 # The one API that answers a version it does not know: in version 0, with error 35 (KIP-511).
-                return self._answer(api, context._replace(api_version=0), header.correlation_id, None)
-            api = _unserved(connection, header.api_key, version)
+                return self._answer(self._served[api_key, 0], context._replace(api_version=0), correlation_id, None)
+            api = _unserved(connection, api_key, version)
             if api is None:
                 return None
-        connection.client_id = header.client_id and header.client_id[:MAX_CLIENT_ID]
+        connection.client_id = client_id and client_id[:MAX_CLIENT_ID]
+        request = RawRequest(context, buffer, body_position, end, correlation_id)
         if self._broker.client_quotas.limits_requests:
-            answer = self._handle_timed(api, context, buffer, header, end)
+            answer = self._handle_timed(api, request)
+        elif api.raw is not None:
+            return api.raw(request)
         else:
-            answer = self._handle(api, context, buffer, header, end)
+            answer = self._handle(api, request)
         if api.raw is None and isinstance(answer, Coroutine):
             return self._turns.begin(_asker(connection), cast(Work, answer))
         return answer
 
-    def _handle_timed(
-        self, api: Api, context: Context, buffer: memoryview, header: frames.RequestHeader, end: int
-    ) -> Answer:
+    def _handle_timed(self, api: Api, request: RawRequest) -> Answer:
         """Counts the time that the request takes of everybody's event loop; waits are not among it."""
-        broker, connection = self._broker, context.connection
-        context = context._replace(throttle_ms=throttling.request_rest_ms(broker, connection))
+        broker, connection = self._broker, request.context.connection
+        context = request.context._replace(throttle_ms=throttling.request_rest_ms(broker, connection))
+        request = request._replace(context=context)
         started_ms = broker.clock.monotonic_ms()
         try:
-            answer = self._handle(api, context, buffer, header, end)
+            answer = self._handle(api, request) if api.raw is None else api.raw(request)
         finally:
             throttling.used(broker, connection, started_ms)
         return throttling.timed(broker, connection, answer) if asyncio.iscoroutine(answer) else answer
 
-    def _handle(self, api: Api, context: Context, buffer: memoryview, header: frames.RequestHeader, end: int) -> Answer:
-        version = context.api_version
-        if api.raw is not None:
-            return api.raw(RawRequest(context, buffer, header.body_position, end, header.correlation_id))
-        body = bytes(buffer[header.body_position : end])
+    def _handle(self, api: Api, request: RawRequest) -> Answer:
+        """The answer of an API without a hand-written codec."""
+        context, correlation_id = request.context, request.correlation_id
+        body = bytes(request.buffer[request.position : request.end])
         if len(body) > LARGE_BODY_BYTES:
             if self._large_bytes + len(body) > MAX_WAITING_BYTES:
                 raise Throttled("too many large requests wait for their turn; send fewer or smaller ones")
-            return self._answer_large(api, context, header.correlation_id, body)
+            return self._answer_large(api, context, correlation_id, body)
         # It is a step, too: one who sends many requests ahead must not have all of them decoded in one turn.
-        request = self._turns.step(partial(messages.request_decoder(api.key, version), body, 0))
-        return self._answer(api, context, header.correlation_id, request)
+        message = self._turns.step(partial(messages.request_decoder(api.key, context.api_version), body, 0))
+        return self._answer(api, context, correlation_id, message)
 
     async def _answer_large(self, api: Api, context: Context, correlation_id: int, body: bytes) -> Parts | Overlapping:
         self._large_bytes += len(body)
