@@ -128,12 +128,12 @@ def decode_produce_request(buffer: Buffer, position: int, end: int, version: int
     Bytes after the request are ignored, as Kafka does. Raises MalformedRequest.
     """
     assert MIN_VERSION <= version <= MAX_VERSION, version
-    view = memoryview(buffer)[:end]
     try:
-        if version >= FIRST_WITH_TOPIC_IDS and len(view) - position > _ONE_BATCH.size:
-            request = _decode_one_batch(view, position)
+        if version >= FIRST_WITH_TOPIC_IDS and end - position > _ONE_BATCH.size:
+            request = _decode_one_batch(buffer, position, end)
             if request is not None:
                 return request
+        view = memoryview(buffer)[:end]
         if version >= FIRST_FLEXIBLE:
             return _decode_flexible(view, position, version >= FIRST_WITH_TOPIC_IDS)
         return _decode_legacy(view, position)
@@ -141,18 +141,19 @@ def decode_produce_request(buffer: Buffer, position: int, end: int, version: int
         raise malformed("a Produce request", error) from None
 
 
-def _decode_one_batch(view: memoryview, position: int) -> ProduceRequest | None:
+def _decode_one_batch(buffer: Buffer, position: int, end: int) -> ProduceRequest | None:
     """A request of one batch, without a transactional id and tagged fields, as Java's producers send mostly. None for
     any other request, valid or not: `_decode_flexible` decides then."""
     id_length, acks, timeout_ms, topics_length, topic_id, partitions_length, index = _ONE_BATCH.unpack_from(
-        view, position
+        buffer, position
     )
     # Compact lengths are one more than the count; 0 is null.
     if id_length != 0 or topics_length != 2 or partitions_length != 2:
         return None
-    records_length, start = read_varint(view, position + _ONE_BATCH.size)
+    records_length, start = read_varint(buffer, position + _ONE_BATCH.size)
     records_end = start + records_length - 1
-    if records_length == 0 or view[records_end : records_end + len(_NO_TAGGED_FIELDS)] != _NO_TAGGED_FIELDS:
+    request_end = records_end + len(_NO_TAGGED_FIELDS)
+    if records_length == 0 or request_end > end or buffer[records_end:request_end] != _NO_TAGGED_FIELDS:
         return None
     topic = ProduceTopic(None, uuid_of(topic_id), [(index, start, records_end)])
     return ProduceRequest(acks, timeout_ms, None, [topic])
@@ -237,19 +238,23 @@ _RESULT_V8_PLAIN = struct.Struct(">ihqqqih").pack
 _RESULT_V9_PLAIN = struct.Struct(">ihqqqBBB").pack
 _ONE_RESULT_V13 = struct.Struct(">B16sBihqqqBBBBiB").pack
 """The answer to what `_decode_one_batch` reads, when it was taken."""
-_PLAIN = ((), None, None)
 _pack_int32 = struct.Struct(">i").pack
 
 
 def encode_produce_response(
     topics: Sequence[TopicResult], version: int, throttle_ms: int = 0, node_endpoints: tuple[NodeEndpoint, ...] = ()
-) -> bytearray:
+) -> bytes | bytearray:
     """The body of the response, for versions 3 to 13; what a version lacks is left out."""
     assert MIN_VERSION <= version <= MAX_VERSION, version
     if version >= FIRST_WITH_TOPIC_IDS and len(topics) == 1 and not node_endpoints:
         _, topic_id, partitions = topics[0]
-        if topic_id is not None and len(partitions) == 1 and partitions[0][5:] == _PLAIN:
-            return bytearray(_ONE_RESULT_V13(2, topic_id.bytes, 2, *partitions[0][:5], 1, 0, 0, 0, throttle_ms, 0))
+        if topic_id is not None and len(partitions) == 1:
+            index, code, base_offset, append_time_ms, log_start_offset, errors, message, leader = partitions[0]
+            if not errors and message is None and leader is None:
+                return _ONE_RESULT_V13(
+                    2, topic_id.bytes, 2, index, code, base_offset, append_time_ms, log_start_offset, 1, 0, 0, 0,
+                    throttle_ms, 0,
+                )  # fmt: skip
     flexible = version >= FIRST_FLEXIBLE
     out = bytearray(length_bytes(len(topics), flexible))
     for name, topic_id, partitions in topics:

@@ -59,13 +59,12 @@ def check(entry: ProducerEntry | None, header: BatchHeader) -> Accept | Duplicat
             f"producer {header.producer_id} epoch {header.producer_epoch} is over, epoch {entry.producer_epoch} "
             "has written here; close this producer"
         )
-    if header.attributes & CONTROL_BIT:
-        return ACCEPT
+    base_sequence = header.base_sequence
     if header.producer_epoch > entry.producer_epoch:
         expected = 0
     else:
         expected = next_sequence(entry)
-        if header.base_sequence == expected:
+        if base_sequence == expected:
             return ACCEPT
         last_sequence = header.last_sequence
         for batch in entry.batches:

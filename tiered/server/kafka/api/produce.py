@@ -368,7 +368,7 @@ def _target(
     request: RawRequest, asked: ProduceRequest, topic: ProduceTopic, index: int, position: int, end: int
 ) -> Partition:
     """The partition that the batch goes to, if the request may write it there at all."""
-    if asked.acks not in (ALL, NO_ACKS, 1):
+    if not ALL <= asked.acks <= 1:
         raise InvalidRequiredAcks(f"acks={asked.acks}; 0, 1 and -1 (all) are possible")
     named = _find(request, topic)
     if named.is_internal:
