@@ -123,6 +123,47 @@ async def test_a_cancelled_waiter_does_not_cancel_the_call(database: Database) -
         await asyncio.sleep(0.01)
 
 
+async def test_a_commit_waits_for_one_part_of_a_list_at_the_most(database: Database) -> None:
+    """However many lists are wanted: of each of them a part is read at a time, and all else goes first."""
+    begun, ended = threading.Semaphore(0), threading.Event()
+    order: list[str] = []
+
+    def part(conn: Connection) -> None:
+        conn.execute(text("SELECT 1"))
+        order.append("part")
+        begun.release()
+        assert ended.wait(10)
+
+    def commit(conn: Connection) -> None:
+        conn.execute(text("SELECT 1"))
+        order.append("commit")
+
+    async with asyncio.timeout(20):
+        lists = asyncio.gather(*(database.read_part(part) for _ in range(20)))
+        assert await asyncio.to_thread(begun.acquire, timeout=10)
+        commits = asyncio.gather(*(database.run(commit) for _ in range(3)))
+        await asyncio.sleep(0.05)  # So that the first commit waits for the connection where there is one alone.
+        ended.set()
+        await asyncio.gather(lists, commits)
+    assert order.count("part") == 20
+    assert order.index("commit") == 1, order
+
+
+async def test_lists_come_to_their_turn_beside_commits_without_end(database: Database) -> None:
+    is_over = False
+
+    async def write() -> None:
+        while not is_over:
+            await database.run(lambda conn: conn.execute(text("SELECT 1")))
+
+    async with asyncio.timeout(20), asyncio.TaskGroup() as writers:
+        for _ in range(8):
+            writers.create_task(write())
+        for _ in range(3):
+            await database.read_part(names)
+        is_over = True
+
+
 async def test_a_violated_constraint_is_a_bug_and_reaches_the_caller_as_it_is(database: Database) -> None:
     with pytest.raises(IntegrityError):
         await database.run(lambda conn: conn.exec_driver_sql("INSERT INTO producer_id_block VALUES (2, 0)"))

@@ -15,6 +15,7 @@ from tiered.meta.engine import Database
 from tiered.meta.group_offsets import GroupCommit, OffsetEntry
 from tiered.meta.groups import GroupRow
 from tiered.rules.groups.coordinator_slot import coordinator_slot
+from tiered.rules.security.authorization import NameScope
 
 if TYPE_CHECKING:
     pass
@@ -264,6 +265,25 @@ def test_groups_are_listed_page_by_page_and_are_empty_once_their_coordinator_is_
     found = database.run_sync(lambda conn: groups.load_some(conn, after="", limit=9))
     assert {row.group_id: row.empty_since_ms for row in found} == {**{row.group_id: NOW_MS for row in rows}, "h": None}
     assert database.run_sync(lambda conn: groups.load_some(conn, after="", limit=9, slots=[1, 3])) == (other,)
+
+
+def test_a_list_of_groups_reads_what_its_scope_holds(database: Database) -> None:
+    last = chr(0x10FFFF)
+    names = sorted(
+        ["a", "a_b", "ab", "b%", "bx", "c", "Ab", "ä", "x\ud7ff", "x\ud7ffy", "x\ue000", f"z{last}", f"z{last}a"]
+    )
+    write(database, take(database), changed=tuple(group_row(name) for name in names))
+
+    def listed(*exact: str, prefixes: tuple[str, ...] = ()) -> list[str]:
+        scope = NameScope(frozenset(exact), prefixes)
+        rows = database.run_sync(lambda conn: groups.load_some(conn, after="", limit=99, scope=scope))
+        return sorted(row.group_id for row in rows)
+
+    for prefix in ("a", "a_", "ä", "x\ud7ff", f"z{last}", last):
+        assert listed(prefixes=(prefix,)) == [name for name in names if name.startswith(prefix)]
+    assert listed("a", "c", "none") == ["a", "c"]
+    assert listed("c", prefixes=("a_", "b%")) == ["a_b", "b%", "c"], "no letter of a name has a meaning"
+    assert listed() == []
 
 
 def test_the_members_of_a_group_are_stored_with_its_row_and_fenced_like_it(database: Database) -> None:

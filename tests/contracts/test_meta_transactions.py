@@ -23,6 +23,7 @@ from tiered.meta.group_offsets import OffsetEntry, WriteOutcome, WritingCoordina
 from tiered.meta.transaction_offsets import PendingCommit
 from tiered.meta.transactions import TransactionChange
 from tiered.rules.groups.coordinator_slot import coordinator_slot
+from tiered.rules.security.authorization import NameScope
 from tiered.rules.transactions.transaction_state import (
     PreparedTransaction,
     ProducerIdAndEpoch,
@@ -108,6 +109,9 @@ def test_many_are_written_at_once_each_with_its_own_partitions(database: Databas
     listed = database.run_sync(lambda conn: transactions.load_some(conn, slots=[0, 1], after="id-0009", limit=3))
     assert [each.transactional_id for each in listed] == ["id-0010", "id-0011", "id-0012"]
     assert listed[0].partitions == PARTITIONS
+    scope = NameScope(frozenset({"id-0003"}), ("id-069",))
+    some = database.run_sync(lambda conn: transactions.load_some(conn, slots=[0], after="", limit=99, scope=scope))
+    assert [each.transactional_id for each in some] == ["id-0003", *(f"id-069{number}" for number in range(10))]
 
 
 @pytest.mark.parametrize("wrong", [{"producer_id": 8}, {"producer_epoch": 1}, {"state": TransactionState.ONGOING}])

@@ -27,9 +27,10 @@ class _Phase(Enum):
 class Call(Generic[T]):
     """A function to run in one transaction, and its phase. Shared by the thread that runs it and the deadline."""
 
-    def __init__(self, fn: Callable[[Connection], T], *, snapshot: bool = False) -> None:
+    def __init__(self, fn: Callable[[Connection], T], *, snapshot: bool = False, is_list: bool = False) -> None:
         self.fn = fn
         self.snapshot = snapshot
+        self.is_list = is_list
         self._lock = threading.Lock()
         self._phase = _Phase.WAITING
         self._expired = False

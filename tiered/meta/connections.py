@@ -156,7 +156,7 @@ def _postgres_engine(url: URL, *, deadline_ms: int) -> Engine:
         engine = create_engine(
             url,
             poolclass=QueuePool,
-            pool_size=MAX_POSTGRES_CONNECTIONS + 1,  # one for calls that go ahead
+            pool_size=MAX_POSTGRES_CONNECTIONS + 2,  # one for calls that go ahead, one for lists
             max_overflow=0,
             pool_timeout=deadline_ms / 1000.0,
             hide_parameters=True,

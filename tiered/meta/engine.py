@@ -17,8 +17,8 @@ import asyncio
 import logging
 import sqlite3
 import threading
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine
@@ -38,6 +38,9 @@ T = TypeVar("T")
 DEFAULT_DEADLINE_MS = 10_000
 MAX_WAITING_CALLS = 1_000
 MAX_WAITING_AHEAD = 4
+MAX_WAITING_LISTS = 200
+LISTS_WAIT_S = 0.1
+"""So long a part of a list lets everything else go first: what never ends must not keep it out for good."""
 MAX_TRIES = 6
 FIRST_BACKOFF_MS = 5.0
 MAX_BACKOFF_MS = 200.0
@@ -48,6 +51,44 @@ REFUSED_LOGINS = ("password authentication failed", "no password supplied")
 SERIALIZATION_FAILURE = "40001"
 DEADLOCK_DETECTED = "40P01"
 INSUFFICIENT_PRIVILEGE = "42501"
+
+
+class OneTurn:
+    """SQLite's one connection: one call at a time, whichever thread brings it. Parts of lists let others go first."""
+
+    def __init__(self) -> None:
+        self._turn = threading.Lock()
+        self._quiet = threading.Condition()
+        self._others = 0
+        """Calls that wait or run, and are no parts of lists."""
+
+    @contextmanager
+    def taken(self, *, is_list: bool) -> Iterator[None]:
+        if is_list:
+            with self._quiet:
+                self._quiet.wait_for(lambda: not self._others, timeout=LISTS_WAIT_S)
+            with self._turn:
+                yield
+            return
+        with self._quiet:
+            self._others += 1
+        try:
+            with self._turn:
+                yield
+        finally:
+            with self._quiet:
+                self._others -= 1
+                if not self._others:
+                    self._quiet.notify_all()
+
+
+class _ManyTurns:
+    """PostgreSQL: each call has a connection to itself."""
+
+    @contextmanager
+    def taken(self, *, is_list: bool) -> Iterator[None]:
+        del is_list
+        yield
 
 
 class Database:
@@ -62,11 +103,11 @@ class Database:
         self._engine = engine
         self._deadline_ms = deadline_ms
         self._is_sqlite = engine.dialect.name == "sqlite"
-        # One connection means one call at a time, whichever thread brings it.
-        self._turn = threading.Lock() if self._is_sqlite else nullcontext()
+        self._turns = OneTurn() if self._is_sqlite else _ManyTurns()
         threads = 1 if self._is_sqlite else connections.MAX_POSTGRES_CONNECTIONS
         self._pool = BlockingPool("meta", threads=threads, max_waiting=MAX_WAITING_CALLS)
         self._ahead = BlockingPool("meta-ahead", threads=1, max_waiting=MAX_WAITING_AHEAD)
+        self._lists = BlockingPool("meta-lists", threads=1, max_waiting=MAX_WAITING_LISTS)
         self._listeners: list[Listener] = []
         self._live: set[Call[Any]] = set()
         self._closing = threading.Event()
@@ -115,6 +156,11 @@ class Database:
     async def read(self, fn: Callable[[Connection], T], *, deadline_ms: int | None = None) -> T:
         """As `run`, and every statement of `fn` sees the database as it was at one moment. `fn` must not write."""
         return await self._timed("snapshot", Call(fn, snapshot=True), deadline_ms, self._pool)
+
+    async def read_part(self, fn: Callable[[Connection], T], *, deadline_ms: int | None = None) -> T:
+        """As `read`, of a part of a list that people or tools look at. One is read at a time, and everything else goes
+        first: a commit waits for one part at the most, however many lists are wanted. So a part must be short."""
+        return await self._timed("list", Call(fn, snapshot=True, is_list=True), deadline_ms, self._lists)
 
     def run_sync(self, fn: Callable[[Connection], T], *, deadline_ms: int | None = None) -> T:
         """As `run`, on the calling thread, which it blocks: for start-up and commands, not for the loop."""
@@ -169,8 +215,9 @@ class Database:
         timer.start()
         self._pool.close()
         self._ahead.close()
+        self._lists.close()
         timer.cancel()
-        with self._turn:
+        with self._turns.taken(is_list=False):
             self._engine.dispose()
 
     async def _timed(self, operation: str, call: Call[T], deadline_ms: int | None, pool: BlockingPool) -> T:
@@ -212,7 +259,7 @@ class Database:
         try:
             while True:
                 try:
-                    with self._turn:
+                    with self._turns.taken(is_list=call.is_list):
                         return self._attempt(call)
                 except DBAPIError as error:
                     if not self._may_repeat(error, call, attempt):

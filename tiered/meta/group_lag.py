@@ -1,4 +1,4 @@
-"""Every group's committed offsets at one moment, and how far partitions are: what lag is computed from, for people.
+"""Every group's committed offsets, part by part, and how far partitions are: what lag is computed from, for people.
 
 Owns two bounded questions. Nothing here decides anything; decisions read offsets from `group_offsets`.
 """
@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 from uuid import UUID
 
-from sqlalchemy import Connection, bindparam, func, select
+from sqlalchemy import Connection, bindparam, func, select, tuple_
 
 from tiered.meta.tables import consumer_group, group_offset, partition_position
 
@@ -31,17 +31,18 @@ def count(conn: Connection) -> int:
     return conn.execute(select(func.count()).select_from(consumer_group)).scalar_one()
 
 
-def load_all(conn: Connection, *, limit: int) -> tuple[CommittedOffsetRow, ...]:
-    """Up to `limit` committed offsets, by group; without those below 0, which are no positions."""
-    return tuple(CommittedOffsetRow(*row) for row in conn.execute(_ALL, {"most": limit}))
+def load_some(conn: Connection, *, after: CommittedOffsetRow | None, limit: int) -> tuple[CommittedOffsetRow, ...]:
+    """Up to `limit` committed offsets that come after this one, by group; without those below 0, which are no
+    positions."""
+    statement = _ALL if after is None else _ALL.where(tuple_(*_KEY) > after[:3])
+    return tuple(CommittedOffsetRow(*row) for row in conn.execute(statement, {"most": limit}))
 
 
 _OFFSETS, _POSITIONS = group_offset.c, partition_position.c
+_KEY = (_OFFSETS.group_id, _OFFSETS.topic_id, _OFFSETS.partition)
 _ALL = (
     select(
-        _OFFSETS.group_id,
-        _OFFSETS.topic_id,
-        _OFFSETS.partition,
+        *_KEY,
         _OFFSETS.committed_offset,
         _OFFSETS.committed_at_ms,
         _POSITIONS.high_watermark,
@@ -50,7 +51,7 @@ _ALL = (
         partition_position, (_POSITIONS.topic_id == _OFFSETS.topic_id) & (_POSITIONS.partition == _OFFSETS.partition)
     )
     .where(_OFFSETS.committed_offset >= 0)
-    .order_by(_OFFSETS.group_id, _OFFSETS.topic_id, _OFFSETS.partition)
+    .order_by(*_KEY)
     .limit(bindparam("most"))
 )
 

@@ -13,8 +13,10 @@ from typing import Any
 
 from sqlalchemy import Connection, RowMapping, Select, bindparam, delete, exists, select, tuple_, update
 
+from tiered.meta.name_scopes import within
 from tiered.meta.tables import consumer_group, group_offset, transaction_offset
 from tiered.meta.upserts import insert_in
+from tiered.rules.security.authorization import EVERYTHING, NameScope
 
 CLASSIC = "classic"
 CONSUMER = "consumer"
@@ -46,10 +48,17 @@ def load(conn: Connection, group_id: str) -> GroupRow | None:
 
 
 def load_some(
-    conn: Connection, *, after: str, limit: int, slots: Collection[int] | None = None
+    conn: Connection,
+    *,
+    after: str,
+    limit: int,
+    slots: Collection[int] | None = None,
+    scope: NameScope = EVERYTHING,
 ) -> tuple[GroupRow, ...]:
-    """Up to `limit` groups whose ids come after `after`, by id, without their members; of all slots, or of these."""
-    statement = _columns().where(consumer_group.c.group_id > after).order_by(consumer_group.c.group_id).limit(limit)
+    """Up to `limit` groups whose ids come after `after`, by id, without their members; of all slots, or of these; those
+    that the scope holds."""
+    statement = _columns().where(consumer_group.c.group_id > after, within(conn, consumer_group.c.group_id, scope))
+    statement = statement.order_by(consumer_group.c.group_id).limit(limit)
     if slots is not None:
         statement = statement.where(consumer_group.c.slot.in_(sorted(slots)))
     return _groups(conn, statement)

@@ -19,8 +19,10 @@ from tiered.ids import TopicId, TopicPartition
 from tiered.meta import coordinator_slots, producer_ids, transaction_offsets
 from tiered.meta.coordinator_slots import tenure_of
 from tiered.meta.group_offsets import WriteOutcome, WritingCoordinator, hold
+from tiered.meta.name_scopes import within
 from tiered.meta.tables import IS_OPEN, transaction_commit, transaction_partition, transactional_producer
 from tiered.meta.upserts import insert_for, put_on_sqlite
+from tiered.rules.security.authorization import EVERYTHING, NameScope
 from tiered.rules.transactions.transaction_state import (
     RAISES_EPOCH,
     PreparedTransaction,
@@ -75,10 +77,12 @@ def load_some(
     limit: int,
     open_only: bool = False,
     with_partitions: bool = True,
+    scope: NameScope = EVERYTHING,
 ) -> tuple[Transaction, ...]:
-    """Up to `limit` transactional ids of these slots that come after `after`, by id; `open_only` as `load_open`."""
-    statement = (_OPEN if open_only else _OF_SLOTS).where(transactional_producer.c.transactional_id > after)
-    statement = statement.limit(limit)
+    """Up to `limit` transactional ids of these slots that come after `after`, by id; `open_only` as `load_open`. Those
+    that the scope holds."""
+    name = transactional_producer.c.transactional_id
+    statement = (_OPEN if open_only else _OF_SLOTS).where(name > after, within(conn, name, scope)).limit(limit)
     return _transactions(conn, statement, {"slots": sorted(slots)}, with_partitions=with_partitions)
 
 

@@ -10,7 +10,7 @@ from typing import Self, TypeVar
 
 from sqlalchemy import Connection, Engine
 
-from tiered.meta.engine import DEFAULT_DEADLINE_MS, Database
+from tiered.meta.engine import DEFAULT_DEADLINE_MS, Database, OneTurn
 from tiered.meta.listener import Listener
 
 T = TypeVar("T")
@@ -20,7 +20,7 @@ class _Company:
     """The sharers of a metadata store: their one turn, and the listeners for changes."""
 
     def __init__(self) -> None:
-        self.turn = threading.Lock()
+        self.turns = OneTurn()
         self.telling = threading.Lock()
         self.told: dict[_Listening, Callable[[], None]] = {}
 
@@ -49,7 +49,7 @@ class SharedDatabase(Database):
     ) -> None:
         super().__init__(engine, deadline_ms=deadline_ms)
         self._company = company or _Company()
-        self._turn = self._company.turn
+        self._turns = self._company.turns
         self._listening: list[_Listening] = []
 
     @classmethod

@@ -110,14 +110,14 @@ def test_with_exactly_its_rights_a_request_is_answered(guarded: GuardedBroker, r
 
 
 def test_lists_show_what_may_be_described(guarded: GuardedBroker) -> None:
-    lists = ["/api/v1/topics", "/api/v1/groups", "/api/v1/snapshots", "/api/v1/pins"]
+    lists = ["/api/v1/topics", "/api/v1/groups", "/api/v1/transactions", "/api/v1/snapshots", "/api/v1/pins"]
     lists += [path_of(guarded, f"/v3/clusters/{{cluster_id}}/{each}", "") for each in ("topics", "consumer-groups")]
     for path in lists:
         status, answer = ask(guarded, "GET", path)
         assert status == 200
         assert KNOWN not in json.dumps(answer)
     guarded.rules([allow("DESCRIBE", "TOPIC", KNOWN), allow("DESCRIBE", "GROUP", KNOWN)])
-    for path in (*lists[:2], *lists[4:]):
+    for path in (*lists[:2], *lists[5:]):
         assert KNOWN in json.dumps(ask(guarded, "GET", path)[1]), path
 
 

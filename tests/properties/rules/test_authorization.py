@@ -1,12 +1,19 @@
 """Access control lists, prepared, say what Kafka's documentation says, rule by rule."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tiered.rules.security.acl import SUPPORTED, AclFilter, Operation, PatternType, Permission, ResourceType
-from tiered.rules.security.authorization import AccessList
+from tiered.rules.security.authorization import (
+    EVERYTHING,
+    MAX_SCOPE_NAMES,
+    MAX_SCOPE_PREFIXES,
+    AccessList,
+    NameScope,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +96,8 @@ def test_the_prepared_list_decides_as_the_plain_reading_of_the_rules(
 ) -> None:
     prepared = AccessList(rows, super_users=["User:root"], allow_unnamed=allow_unnamed)
     expected = _oracle(rows, principal, host, operation, kind, name, allow_unnamed=allow_unnamed)
+    scope = prepared.scope(principal, host, operation, kind)
+    assert scope.holds(name) or not expected, "a list looks wherever something may be seen"
     assert prepared.allows(principal, host, operation, kind, name) is expected
     assert prepared.allows("User:root", host, operation, kind, name)
     bits = prepared.authorized_operations(principal, host, kind, name)
@@ -110,6 +119,39 @@ def test_somewhere_is_allowed_only_where_some_name_is(
     answer = prepared.allows_any(principal, host, Operation.WRITE, ResourceType.TOPIC)
     # What Kafka counts as dominated may still leave a name over, never the other way round: it errs towards no.
     assert somewhere or not answer
+
+
+def test_a_scope_is_what_rules_of_the_principal_name_and_everything_where_they_are_many() -> None:
+    def allowing(*names: str, pattern_type: str = "LITERAL", operation: str = "DESCRIBE") -> list[Row]:
+        return [
+            Row(
+                resource_type="GROUP",
+                resource_name=name,
+                pattern_type=pattern_type,
+                principal="User:alice",
+                host="*",
+                operation=operation,
+                permission="ALLOW",
+            )
+            for name in names
+        ]
+
+    def scope(*rows: Row, principal: str = "User:alice", **how: Any) -> NameScope:
+        return AccessList(rows, **how).scope(principal, "10.0.0.1", Operation.DESCRIBE, ResourceType.GROUP)
+
+    some = [*allowing("a", "b", operation="READ"), *allowing("team-", pattern_type="PREFIXED")]
+    assert scope(*some) == NameScope(frozenset({"a", "b"}), ("team-",))
+    assert scope(*some, principal="User:mallory").is_nothing
+    assert scope(*allowing("a", operation="DELETE_RECORDS")).is_nothing
+    for everything in (
+        scope(*some, *allowing("*")),
+        scope(*allowing(*map(str, range(MAX_SCOPE_NAMES + 1)))),
+        scope(*allowing(*map(str, range(MAX_SCOPE_PREFIXES + 1)), pattern_type="PREFIXED")),
+        scope(super_users=["User:alice"]),
+        scope(allow_unnamed=True),
+    ):
+        assert everything is EVERYTHING
+    assert EVERYTHING.holds("any")
 
 
 @given(rows=ROWS, name=NAMES, kind=TYPES | st.just(ResourceType.ANY), pattern=st.sampled_from(PatternType))

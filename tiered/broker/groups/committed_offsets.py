@@ -6,7 +6,7 @@ that the coordinator did.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from uuid import UUID
@@ -19,13 +19,14 @@ from tiered.broker.groups.offset_reader import OffsetReader
 from tiered.broker.groups.slots import HeldSlots
 from tiered.broker.groups.stored_members import Encode
 from tiered.broker.groups.values import Fence, GroupKind, check_transactional_id
-from tiered.errors import InvalidRequest, NotCoordinator
+from tiered.errors import CoordinatorNotAvailable, InvalidRequest, MetadataUnavailable, NotCoordinator, Throttled
 from tiered.ids import TopicId, TopicPartition
 from tiered.meta import group_offsets, groups
 from tiered.meta.group_offsets import GroupCommit, OffsetEntry, OffsetRow
 from tiered.meta.groups import GroupRow
 from tiered.meta.transaction_offsets import PendingCommit
 from tiered.rules.groups.coordinator_slot import coordinator_slot
+from tiered.rules.security.authorization import NameScope
 from tiered.rules.transactions.transaction_state import ProducerIdAndEpoch
 
 __all__ = ["MAX_ENTRIES", "MAX_OFFSETS", "CommittedOffsets", "OffsetEntry", "OffsetRow", "StableOffsets"]
@@ -34,7 +35,7 @@ MAX_ENTRIES = 50_000
 """Partitions in one commit."""
 MAX_OFFSETS = 200_000
 """Offsets in one answer."""
-GROUPS_AT_ONCE = 10_000
+GROUPS_AT_ONCE = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,16 +188,20 @@ class CommittedOffsets:
         due = self.commits.due(group_id)
         return due.encoded() if due else await self._reader.read(lambda conn: groups.load(conn, group_id))
 
-    async def list_groups(self) -> list[GroupRow]:
-        """Every group of this broker's slots that has a row. Raises CoordinatorNotAvailable."""
-        found: list[GroupRow] = []
+    async def list_groups(self, scope: NameScope) -> AsyncIterator[GroupRow]:
+        """Every group of this broker's slots that has a row and is in the scope. Raises CoordinatorNotAvailable."""
         after = ""
         ours = self._slots.epochs.keys()
-        while True:
-            rows = await self._reader.read(partial(groups.load_some, after=after, limit=GROUPS_AT_ONCE, slots=ours))
-            found += rows
+        while not scope.is_nothing:
+            load = partial(groups.load_some, after=after, limit=GROUPS_AT_ONCE, slots=ours, scope=scope)
+            try:
+                rows = await self._context.database.read_part(load)
+            except (MetadataUnavailable, Throttled) as error:
+                raise CoordinatorNotAvailable(str(error)) from error
+            for each in rows:
+                yield each
             if len(rows) < GROUPS_AT_ONCE:
-                return found
+                return
             after = rows[-1].group_id
 
     def note_group(

@@ -52,6 +52,7 @@ from tiered.meta.groups import GroupRow
 from tiered.rules.groups.coordinator_slot import coordinator_slot
 from tiered.rules.groups.group_state import GroupState
 from tiered.rules.replication.replica_set import NO_LEADER
+from tiered.rules.security.authorization import NameScope
 from tiered.runtime import Worker, every
 
 log = logging.getLogger(__name__)
@@ -342,8 +343,11 @@ class GroupCoordinator:
         """Members of all groups."""
         return sum(group.member_count for group in self._groups.values())
 
-    async def list_groups(self) -> list[GroupSummary]:
-        """Every group that this broker coordinates, in memory or only stored. Raises CoordinatorNotAvailable."""
+    async def list_groups(self, scope: NameScope) -> list[GroupSummary]:
+        """Every group of the scope that this broker coordinates, in memory or only stored.
+
+        Raises CoordinatorNotAvailable.
+        """
         found = {
             stored.group_id: GroupSummary(
                 group_id=stored.group_id,
@@ -352,9 +356,9 @@ class GroupCoordinator:
                 state=GroupState.EMPTY.value,
                 member_count=0,
             )
-            for stored in await self.offsets.list_groups()
+            async for stored in self.offsets.list_groups(scope)
         }
-        found |= {group_id: group.summary() for group_id, group in self._groups.items()}
+        found |= {group_id: group.summary() for group_id, group in self._groups.items() if scope.holds(group_id)}
         return list(found.values())
 
     async def existing(self, group_id: str) -> Group:

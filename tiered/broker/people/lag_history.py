@@ -1,6 +1,6 @@
 """How far each group is behind, now and over the last two hours: for people, in this broker's memory.
 
-Owns a ring of samples for a bounded number of groups. A sample is one bounded question to SQL, held against the
+Owns a ring of samples for a bounded number of groups. A sample is a bounded number of rows of SQL, held against the
 partitions in memory, and against their leaders' last reports where no replica is here; every broker takes its own
 samples, of all groups. While SQL is away the ring has a gap. Must never decide anything: no request waits for it but
 those that ask for it.
@@ -10,6 +10,7 @@ import asyncio
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from types import MappingProxyType
@@ -29,6 +30,7 @@ SAMPLES = 1_440
 MAX_GROUPS = 1_000
 MAX_OFFSETS = 20_000
 """Committed offsets in one sample, of all groups."""
+OFFSETS_AT_ONCE = 1_000
 READ_DEADLINE_MS = 4_000
 # Several people who look at the same time share one question.
 FRESH_MS = 200.0
@@ -151,10 +153,15 @@ class LagHistory:
             return self.latest
 
     async def _read(self) -> None:
-        self.group_count, rows = await self._context.database.read(
-            lambda conn: (group_lag.count(conn), group_lag.load_all(conn, limit=MAX_OFFSETS)),
-            deadline_ms=READ_DEADLINE_MS,
-        )
+        database = self._context.database
+        self.group_count = await database.read_part(group_lag.count, deadline_ms=READ_DEADLINE_MS)
+        rows: list[CommittedOffsetRow] = []
+        while len(rows) < MAX_OFFSETS:
+            load = partial(group_lag.load_some, after=rows[-1] if rows else None, limit=OFFSETS_AT_ONCE)
+            some = await database.read_part(load, deadline_ms=READ_DEADLINE_MS)
+            rows += some
+            if len(some) < OFFSETS_AT_ONCE:
+                break
         self.latest = MappingProxyType(await self._lags(rows))
         self._read_ms = self._context.clock.monotonic_ms()
 

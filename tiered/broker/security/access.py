@@ -12,7 +12,7 @@ from tiered.broker.context import BrokerState
 from tiered.config.addresses import client_address
 from tiered.meta.security import AclRow
 from tiered.rules.security.acl import Operation, ResourceType
-from tiered.rules.security.authorization import AccessList, parse_super_users
+from tiered.rules.security.authorization import NOTHING, AccessList, NameScope, parse_super_users
 from tiered.rules.security.principal import Principal
 
 MAX_DECISIONS = 50_000
@@ -75,6 +75,12 @@ class Rights:
         if not self.principal:
             return False
         return self._list.allows_any(self.principal, self.host, operation, resource_type)
+
+    def scope(self, operation: Operation, resource_type: ResourceType) -> NameScope:
+        """Where to look for resources of the kind to which it may be done: for a list, before it is read."""
+        if not self.principal:
+            return NOTHING
+        return self._list.scope(self.principal, self.host, operation, resource_type)
 
     def bits(self, resource_type: ResourceType, name: str) -> int:
         """authorized_operations of the resource."""

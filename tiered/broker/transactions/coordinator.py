@@ -35,6 +35,7 @@ from tiered.errors import (
 from tiered.ids import TopicPartition
 from tiered.meta import transactions
 from tiered.meta.transactions import TransactionChange
+from tiered.rules.security.authorization import NameScope
 from tiered.rules.transactions import transaction_state
 from tiered.rules.transactions.transaction_state import (
     PreparedTransaction,
@@ -313,12 +314,19 @@ class TransactionCoordinator:
             return now
 
     def list_transactions(
-        self, is_wanted: Callable[[Transaction], bool], *, open_only: bool = False, with_partitions: bool = False
+        self,
+        scope: NameScope,
+        is_wanted: Callable[[Transaction], bool],
+        *,
+        open_only: bool = False,
+        with_partitions: bool = False,
     ) -> AsyncIterator[Transaction]:
         """Those of this broker's slots, as `listing.listed` has them. Raises CoordinatorLoading."""
         self._require_loaded()
         slots = tuple(self._slots.epochs)
-        return listed(self._context.database, slots, is_wanted, open_only=open_only, with_partitions=with_partitions)
+        return listed(
+            self._context.database, slots, scope, is_wanted, open_only=open_only, with_partitions=with_partitions
+        )
 
     def open_transactions(self) -> list[Transaction]:
         """Those of this broker's slots that are open or being ended, by id, from memory. Raises CoordinatorLoading."""

@@ -6,6 +6,7 @@ that no rule names. Immutable: a change of the rules makes another one. Must nev
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from tiered.config.addresses import address_or_word
@@ -25,10 +26,40 @@ from tiered.rules.security.principal import USER, parse_principal
 EVERYBODY = f"{USER}:{WILDCARD}"
 """The principal of rules that are about everyone."""
 
+MAX_SCOPE_NAMES = 200
+MAX_SCOPE_PREFIXES = 20
+"""More make a statement of SQL that costs more than it spares."""
+
 # Looked up by the thousand, where an enum's own look-up takes its time.
 _TYPES, _OPERATIONS = dict(ResourceType.__members__), dict(Operation.__members__)
 _PERMISSIONS = dict(Permission.__members__)
 _PREFIXED = PatternType.PREFIXED.name
+
+
+@dataclass(frozen=True, slots=True)
+class NameScope:
+    """Names that have to be looked at: every name for which `allows` is true is among them, and others may be.
+
+    The names themselves and all that begin with one of the prefixes; every name begins with the empty prefix.
+    """
+
+    names: frozenset[str]
+    prefixes: tuple[str, ...]
+
+    @property
+    def is_everything(self) -> bool:
+        return "" in self.prefixes
+
+    @property
+    def is_nothing(self) -> bool:
+        return not self.names and not self.prefixes
+
+    def holds(self, name: str) -> bool:
+        return name in self.names or name.startswith(self.prefixes)
+
+
+EVERYTHING = NameScope(frozenset(), ("",))
+NOTHING = NameScope(frozenset(), ())
 
 
 class _Rule(NamedTuple):
@@ -141,6 +172,25 @@ class AccessList:
             and not any((True, name[:length]) in denied for length in range(len(name) + 1))
             for is_prefix, name in allowed
         )
+
+    def scope(self, principal: str, host: str, operation: Operation, resource_type: ResourceType) -> NameScope:
+        """Where to look for what `allows`: a DENY takes nothing from it. EVERYTHING where a list of names and prefixes
+        would be long."""
+        if principal in self._super_users or self._allow_unnamed:
+            return EVERYTHING
+        names: set[str] = set()
+        prefixes: set[str] = set()
+        for patterns in self._about(principal, resource_type):
+            for place, allowed in ((patterns.literal, names), (patterns.prefixed, prefixes)):
+                for name, rules in place.items():
+                    if any(
+                        rule.is_allow and operation in rule.operations and rule.host in (host, WILDCARD)
+                        for rule in rules
+                    ):
+                        allowed.add(name)
+        if WILDCARD in names or "" in prefixes or len(names) > MAX_SCOPE_NAMES or len(prefixes) > MAX_SCOPE_PREFIXES:
+            return EVERYTHING
+        return NameScope(frozenset(names), tuple(sorted(prefixes)))
 
     def authorized_operations(self, principal: str, host: str, resource_type: ResourceType, resource_name: str) -> int:
         """The bits of what `principal` may do to the resource, as answers of Kafka's protocol carry them."""

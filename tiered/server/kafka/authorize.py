@@ -17,7 +17,7 @@ from tiered.errors import (
     TransactionalIdNotAuthorized,
 )
 from tiered.rules.security.acl import CLUSTER_NAME, SUPPORTED, Operation, ResourceType
-from tiered.rules.security.authorization import bits_of
+from tiered.rules.security.authorization import EVERYTHING, NameScope, bits_of
 from tiered.rules.security.missing_right import missing_right
 from tiered.server.kafka.dispatch import Context
 
@@ -45,6 +45,12 @@ def may(context: Context, operation: Operation, resource_type: ResourceType, nam
     """For what is left out, not refused."""
     rights = rights_of(context)
     return rights is None or rights.by_name(operation, resource_type)[name]
+
+
+def scope_of(context: Context, operation: Operation, resource_type: ResourceType) -> NameScope:
+    """Where a list has to look. `may` is still to be asked of what is there."""
+    rights = rights_of(context)
+    return EVERYTHING if rights is None else rights.scope(operation, resource_type)
 
 
 def is_broker(context: Context) -> bool:

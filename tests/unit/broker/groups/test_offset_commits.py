@@ -28,6 +28,7 @@ from tiered.meta.coordinator_slots import TENURE_BITS, SlotRow
 from tiered.meta.engine import Database
 from tiered.meta.group_offsets import WriteOutcome, WritingCoordinator
 from tiered.meta.groups import GroupRow
+from tiered.rules.security.authorization import EVERYTHING, NOTHING, NameScope
 
 LINGER_MS = 300
 T = TypeVar("T")
@@ -161,7 +162,16 @@ async def test_a_generation_on_its_way_to_sql_is_what_loading_finds(broker: Coor
         while await scalar(broker, "SELECT count(*) FROM consumer_group") == 0:
             await asyncio.sleep(0.01)
     assert await broker.groups.offsets.load_group("billing") == expected
-    assert list(await broker.groups.offsets.list_groups()) == [expected]
+    assert [row async for row in broker.groups.offsets.list_groups(EVERYTHING)] == [expected]
+
+
+async def test_a_list_for_who_may_see_no_group_costs_no_sql(broker: Coordinating) -> None:
+    await broker.groups.offsets.commit(fence(broker, "billing"), [entry(broker, 1)])
+    assert await broker.groups.list_groups(NOTHING) == []
+    assert "list" not in broker.context.database.times.latency()
+    some = NameScope(frozenset(), ("bill",))
+    assert [each.group_id for each in await broker.groups.list_groups(some)] == ["billing"]
+    assert "list" in broker.context.database.times.latency()
 
 
 class _Away(Database):

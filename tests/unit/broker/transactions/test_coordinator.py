@@ -33,6 +33,7 @@ from tiered.ids import TopicId, TopicPartition
 from tiered.meta import transactions
 from tiered.meta.group_offsets import WriteOutcome, WritingCoordinator
 from tiered.meta.transactions import TransactionChange
+from tiered.rules.security.authorization import EVERYTHING
 from tiered.rules.transactions.transaction_state import (
     KEEPS_EPOCH,
     RAISES_EPOCH,
@@ -323,7 +324,7 @@ async def test_a_person_can_abort_what_hangs(made: Transacting) -> None:
 
 
 async def listed(made: Transacting) -> list[str]:
-    return [each.transactional_id async for each in made.coordinator.list_transactions(lambda each: True)]
+    return [each.transactional_id async for each in made.coordinator.list_transactions(EVERYTHING, lambda each: True)]
 
 
 async def test_many_producers_end_their_transactions_beside_each_other(made: Transacting) -> None:
@@ -355,7 +356,7 @@ async def test_a_list_is_read_in_pages_and_is_whole_or_refused(
     monkeypatch.setattr(listing, "MAX_LISTED", 4)
     with pytest.raises(PolicyViolation):
         await listed(made)
-    some = made.coordinator.list_transactions(lambda each: each.transactional_id > "id-0")
+    some = made.coordinator.list_transactions(EVERYTHING, lambda each: each.transactional_id > "id-0")
     assert [each.transactional_id async for each in some] == names[1:]
 
 

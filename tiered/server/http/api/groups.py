@@ -20,8 +20,9 @@ from tiered.errors import InvalidRequest
 from tiered.rules.groups.offset_reset import Target, ToEarliest, ToLatest, ToOffset, ToTimestamp
 from tiered.rules.partition.partition_state import LogBounds
 from tiered.rules.security.acl import Operation, ResourceType
+from tiered.runtime import in_turns
 from tiered.server.http.door.keys import BROKER
-from tiered.server.http.door.rights import may_see_group, may_see_topic, require
+from tiered.server.http.door.rights import groups_to_see, may_see_group, may_see_topic, require
 from tiered.server.http.messages import schema
 from tiered.server.http.messages.long_list import json_with_list
 from tiered.server.http.messages.parameters import GROUP, json_of, query_number
@@ -161,12 +162,17 @@ async def groups(request: web.Request) -> web.Response:
     Every broker tells of those that it coordinates; a broker that does not answer in time is named.
     """
     broker = request.app[BROKER]
-    lags = await broker.lag.current()
-    found = [_listed(broker, each, lags.get(each.group_id)) for each in await broker.groups.list_groups()]
+    scope = groups_to_see(request)
+    lags = {} if scope.is_nothing else await broker.lag.current()
+    found = [
+        _listed(broker, each, lags.get(each.group_id))
+        async for each in in_turns(await broker.groups.list_groups(scope))
+        if may_see_group(request, each.group_id)
+    ]
     answers, silent = await answers_of_others(request, "/api/v1/groups")
     found += [each for answer in answers.values() for each in answer["groups"]]
     # Two brokers may both answer for a slot that is moving from one to the other.
-    by_id = {str(each["group_id"]): each for each in found if may_see_group(request, str(each["group_id"]))}
+    by_id = {str(each["group_id"]): each for each in found}
     for each in by_id.values():
         each["topics"] = [name for name in each["topics"] if may_see_topic(request, name)]
     return await json_with_list({"silent_brokers": silent}, "groups", (by_id[group_id] for group_id in sorted(by_id)))

@@ -13,7 +13,7 @@ from tiered.ids import TopicPartition
 from tiered.rules.security.acl import Operation, ResourceType
 from tiered.rules.transactions.transaction_state import Transaction, TransactionState
 from tiered.server.http.door.keys import BROKER
-from tiered.server.http.door.rights import may, may_see_topic
+from tiered.server.http.door.rights import may, may_see_topic, scope_of
 from tiered.server.http.messages import schema
 from tiered.server.http.messages.long_list import json_with_list
 from tiered.server.http.messages.parameters import TRANSACTIONAL_ID, query_number, query_text
@@ -57,7 +57,8 @@ async def transactions(request: web.Request) -> web.Response:
     broker = request.app[BROKER]
     is_wanted = _filter(request)
     if _OPEN_FOR.find(request) is None:
-        listed = broker.transactions.list_transactions(is_wanted, with_partitions=True)
+        scope = scope_of(request, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID)
+        listed = broker.transactions.list_transactions(scope, is_wanted, with_partitions=True)
         found = [_LISTED.of(each, coordinator=broker.broker_id) async for each in listed]
     else:
         opened = filter(is_wanted, broker.transactions.open_transactions())
@@ -67,8 +68,7 @@ async def transactions(request: web.Request) -> web.Response:
     found += [each for answer in answers.values() for each in answer["transactions"]]
     # Two brokers may both answer for a slot that is moving from one to the other.
     by_id = {str(each["transactional_id"]): each for each in found}
-    seen = (by_id[name] for name in sorted(by_id) if _may_see(request, name))
-    return await json_with_list({"silent_brokers": silent}, "transactions", seen)
+    return await json_with_list({"silent_brokers": silent}, "transactions", (by_id[name] for name in sorted(by_id)))
 
 
 def _filter(request: web.Request) -> Callable[[Transaction], bool]:
@@ -78,7 +78,8 @@ def _filter(request: web.Request) -> Callable[[Transaction], bool]:
     def is_wanted(each: Transaction) -> bool:
         if open_for_ms is not None and (each.started_at_ms is None or now_ms - each.started_at_ms < open_for_ms):
             return False
-        return state in (None, each.state.value) and producer_id in (None, each.producer_id)
+        is_named = state in (None, each.state.value) and producer_id in (None, each.producer_id)
+        return is_named and _may_see(request, each.transactional_id)
 
     return is_wanted
 

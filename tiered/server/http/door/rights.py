@@ -17,6 +17,7 @@ from tiered.broker.security.access import Rights
 from tiered.broker.security.authentication import Login
 from tiered.errors import ClusterNotAuthorized, InvalidConfig
 from tiered.rules.security.acl import CLUSTER_NAME, Operation, ResourceType
+from tiered.rules.security.authorization import EVERYTHING, NameScope
 from tiered.rules.security.principal import ANONYMOUS, Principal, parse_principal
 from tiered.rules.security.sasl.failures import AuthenticationFailed
 from tiered.server.http.door.keys import BROKER
@@ -215,6 +216,19 @@ def may(request: web.Request, operation: Operation, kind: ResourceType, name: st
 
 def may_see_topic(request: web.Request, name: str) -> bool:
     return may(request, Operation.DESCRIBE, ResourceType.TOPIC, name)
+
+
+def scope_of(request: web.Request, operation: Operation, kind: ResourceType) -> NameScope:
+    """Where a list has to look. `may` is still to be asked of what is there."""
+    rights = rights_of(request)
+    return EVERYTHING if rights is None else rights.scope(operation, kind)
+
+
+def groups_to_see(request: web.Request) -> NameScope:
+    """Where those are for which `may_see_group` is true."""
+    if may(request, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+        return EVERYTHING
+    return scope_of(request, Operation.DESCRIBE, ResourceType.GROUP)
 
 
 def may_see_group(request: web.Request, group_id: str) -> bool:

@@ -14,7 +14,8 @@ from aiohttp import web
 from tiered.broker.broker import Broker
 from tiered.broker.groups.values import GroupDescription, GroupKind, GroupSummary, MemberDescription
 from tiered.broker.people.consumed_partitions import ConsumedPartition, consumed_partitions
-from tiered.server.http.door.rights import may_see_group, may_see_topic
+from tiered.runtime import in_turns
+from tiered.server.http.door.rights import groups_to_see, may_see_group, may_see_topic
 from tiered.server.http.messages.failures import NoSuchResource
 from tiered.server.http.messages.origin import is_forwarded
 from tiered.server.http.messages.parameters import CONSUMER_ID, GROUP_ID, PARTITION_ID, TOPIC_NAME
@@ -104,13 +105,13 @@ async def _list(request: web.Request) -> web.Response:
     broker, links = cluster_of(request), Links(request)
     items = [
         _group_fields(broker, links, group, _assignor_in_memory(broker, group))
-        for group in await broker.groups.list_groups()
+        async for group in in_turns(await broker.groups.list_groups(groups_to_see(request)))
+        if may_see_group(request, group.group_id)
     ]
     if not is_forwarded(request):
         path = f"/v3/clusters/{broker.cluster_id}/consumer-groups"
         for answer in (await ask_everybody(request, other_brokers(broker), path)).values():
             items += answer["data"]
-    items = [each for each in items if may_see_group(request, str(each["consumer_group_id"]))]
     items.sort(key=lambda each: str(each["consumer_group_id"]))
     return await links.listing(_GROUP, ("consumer-groups",), items)
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from tiered.errors import TieredError
 from tiered.rules.security.acl import CLUSTER_NAME, Operation, ResourceType
-from tiered.server.kafka.authorize import may
+from tiered.rules.security.authorization import EVERYTHING
+from tiered.server.kafka.authorize import may, scope_of
 from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
@@ -19,11 +20,12 @@ if TYPE_CHECKING:
 async def handle(context: Context, request: "Request", reply: "Reply") -> "Response":
     states = {state.lower() for state in getattr(request, "states_filter", ())}
     types = {kind.lower() for kind in getattr(request, "types_filter", ())}
+    may_all = may(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
+    scope = EVERYTHING if may_all else scope_of(context, Operation.DESCRIBE, ResourceType.GROUP)
     try:
-        found = await context.broker.groups.list_groups()
+        found = await context.broker.groups.list_groups(scope)
     except TieredError as error:
         return reply.ListGroupsResponse(throttle_time=0, error_code=error_code(error), groups=[])
-    may_all = may(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
     return reply.ListGroupsResponse(
         throttle_time=0,
         error_code=NONE,

@@ -13,7 +13,7 @@ from tiered.broker.groups.patterns import compiled
 from tiered.errors import TieredError
 from tiered.rules.security.acl import Operation, ResourceType
 from tiered.rules.transactions.transaction_state import Transaction, TransactionState
-from tiered.server.kafka.authorize import may
+from tiered.server.kafka.authorize import may, scope_of
 from tiered.server.kafka.dispatch import Api, Context
 from tiered.server.kafka.error_mapping import NONE, error_code
 
@@ -32,7 +32,9 @@ async def handle(context: Context, request: "Request", reply: "Reply") -> "Respo
                 transactional_id=each.transactional_id, producer_id=each.producer_id, transaction_state=each.state.value
             )
             async for each in context.broker.transactions.list_transactions(
-                _filter(context, request), open_only=_asks_for_open(request)
+                scope_of(context, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID),
+                _filter(context, request),
+                open_only=_asks_for_open(request),
             )
         ]
     except TieredError as error:
