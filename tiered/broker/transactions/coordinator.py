@@ -49,6 +49,8 @@ log = logging.getLogger(__name__)
 
 MAX_COORDINATOR_EPOCH = 2**31 - 1
 ABORTED_AT_ONCE = 500
+MAX_TOLD = 20
+"""Transactions that the log names at a time, of those that timed out; the others are counted."""
 COMPLETED_AT_ONCE = 1_000
 MAX_TOGETHER = 5_000
 READ_AT_ONCE = 1_000
@@ -134,7 +136,7 @@ class TransactionCoordinator:
             self._load_for_ever(),
             self._complete_for_ever(),
             every(
-                settings.transaction_abort_timed_out_transaction_cleanup_interval_ms,
+                lambda: self._until_time_out_ms(settings.transaction_abort_timed_out_transaction_cleanup_interval_ms),
                 self._abort_timed_out,
                 name="aborting transactions that timed out",
             ),
@@ -572,21 +574,41 @@ class TransactionCoordinator:
                 self._learn(found[name])
 
     async def _abort_timed_out(self) -> None:
-        """SQL decides whether they are still open: a commit that was decided meanwhile stays (R11)."""
+        """All that are late, so many at a time: who leaves thousands open must not keep others' readers waiting longer.
+
+        SQL decides whether they are still open: a commit that was decided meanwhile stays (R11)."""
         now_ms = self._context.clock.now_ms()
         late = [name for name, each in self._known.items() if transaction_state.is_timed_out(each, now_ms)]
-        async with asyncio.TaskGroup() as tasks:
-            for name in late[:ABORTED_AT_ONCE]:
-                tasks.create_task(self._abort_one(name, now_ms))
+        for first in range(0, len(late), ABORTED_AT_ONCE):
+            async with asyncio.TaskGroup() as tasks:
+                begun = [
+                    tasks.create_task(self._abort_one(name, now_ms, is_told=number < MAX_TOLD))
+                    for number, name in enumerate(late[first : first + ABORTED_AT_ONCE], first)
+                ]
+            failed = [error for each in begun if (error := each.result()) is not None]
+            if failed:
+                log.warning("%d transactions timed out, and are not aborted yet: %s", len(failed), failed[0])
+            if len(failed) == len(begun):
+                return
+        if len(late) > MAX_TOLD:
+            log.info("%d more transactions were open for too long, and are aborted", len(late) - MAX_TOLD)
 
-    async def _abort_one(self, transactional_id: str, now_ms: int) -> None:
+    async def _abort_one(self, transactional_id: str, now_ms: int, *, is_told: bool) -> TieredError | None:
+        """Why it is not aborted, where that is so."""
         try:
             async with self._turn(transactional_id) as now:
                 if now is not None and transaction_state.is_timed_out(now, now_ms):
-                    log.info("%s", self._clients.timed_out(now, now_ms))
+                    if is_told:
+                        log.info("%s", self._clients.timed_out(now, now_ms))
                     await self._store(now, transaction_state.fenced(now, now_ms=now_ms), outcome="timed_out")
         except TieredError as error:
-            log.warning("the transaction of %s timed out, and is not aborted yet: %s", transactional_id, error)
+            return error.without_frames()
+        return None
+
+    def _until_time_out_ms(self, most_ms: float) -> float:
+        """A look at all of them takes its time, too."""
+        now_ms = self._context.clock.now_ms()
+        return transaction_state.until_time_out_ms(self._known.values(), now_ms, least_ms=LOOK_MS, most_ms=most_ms)
 
     async def _remove_expired(self) -> None:
         settings = self._context.state.settings.transactions

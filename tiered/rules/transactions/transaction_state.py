@@ -8,6 +8,7 @@ Two protocols live side by side. In protocol 1 a producer keeps its epoch from o
 2 each end raises the epoch, so that nothing late of one transaction can reach the next (KIP-890).
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
@@ -196,13 +197,23 @@ def fenced(now: Transaction, *, now_ms: int, keeps_claim: bool = False) -> Trans
     )
 
 
+def time_out_ms(now: Transaction) -> int | None:
+    """The last moment at which the transaction may be open, as its producer had asked for; None when none is."""
+    if now.state is not TransactionState.ONGOING or now.started_at_ms is None:
+        return None
+    return now.started_at_ms + now.timeout_ms
+
+
 def is_timed_out(now: Transaction, now_ms: int) -> bool:
     """True when the transaction has been open for longer than its producer had asked for."""
-    return (
-        now.state is TransactionState.ONGOING
-        and now.started_at_ms is not None
-        and now_ms - now.started_at_ms > now.timeout_ms
-    )
+    last_ms = time_out_ms(now)
+    return last_ms is not None and now_ms > last_ms
+
+
+def until_time_out_ms(transactions: Iterable[Transaction], now_ms: int, *, least_ms: float, most_ms: float) -> float:
+    """How long from now the first of them times out, within these bounds."""
+    ends_ms = (end_ms for each in transactions if (end_ms := time_out_ms(each)) is not None)
+    return min(most_ms, max(least_ms, min(ends_ms, default=now_ms + most_ms) - now_ms))
 
 
 def is_expired(now: Transaction, now_ms: int, expiration_ms: int) -> bool:

@@ -268,6 +268,25 @@ async def test_a_transaction_that_is_open_for_too_long_is_aborted_and_its_produc
         )
 
 
+async def test_all_that_are_late_are_aborted_at_one_look_and_some_of_them_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """500 at a look, every ten seconds, kept the readers of others waiting for minutes behind 4,000."""
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(coordinator, "ABORTED_AT_ONCE", 2)
+    monkeypatch.setattr(coordinator, "MAX_TOLD", 3)
+    names = [f"id-{number}" for number in range(7)]
+    async with transacting(tmp_path, transaction_abort_timed_out_transaction_cleanup_interval_ms="300") as made:
+        for name in names:
+            await made.begun(name)
+        made.groups.context.clock.set_by_ms += 60_001  # type: ignore[attr-defined]
+        for name in names:
+            await made.until(TransactionState.COMPLETE_ABORT, name)
+        assert made.groups.context.counters.transactions["timed_out"] == 7
+    assert caplog.text.count("is aborted and its producer fenced") == 3
+    assert "4 more transactions were open for too long" in caplog.text
+
+
 async def test_what_was_decided_is_counted_once_and_what_is_open_or_waits_for_markers_too(made: Transacting) -> None:
     counted, late = made.groups.context.counters.transactions, made.partitions[1]
     producer = await made.begun()
