@@ -109,6 +109,14 @@ def test_with_exactly_its_rights_a_request_is_answered(guarded: GuardedBroker, r
     assert ask(guarded, method, path_of(guarded, template, KNOWN))[0] != 403
 
 
+@pytest.mark.parametrize("end", ["commits", "aborts"])
+def test_who_may_write_to_no_transactional_id_has_no_body_read(guarded: GuardedBroker, end: str) -> None:
+    path = f"/api/v1/transaction-{end}"
+    assert ask(guarded, "POST", path, {"no": "such thing"})[0] == 403
+    guarded.rules([allow("WRITE", "TRANSACTIONAL_ID", ABSENT)])
+    assert ask(guarded, "POST", path, {"no": "such thing"})[0] == 400
+
+
 def test_lists_show_what_may_be_described(guarded: GuardedBroker) -> None:
     lists = ["/api/v1/topics", "/api/v1/groups", "/api/v1/transactions", "/api/v1/snapshots", "/api/v1/pins"]
     lists += [path_of(guarded, f"/v3/clusters/{{cluster_id}}/{each}", "") for each in ("topics", "consumer-groups")]

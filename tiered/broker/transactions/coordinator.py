@@ -286,9 +286,9 @@ class TransactionCoordinator:
                 lambda conn, _: transactions.decide_together(conn, prepared, commit_key=commit_key, now_ms=now_ms)
             )
         finally:
-            # What is coordinated elsewhere is seen there within LOOK_MS.
+            # What is coordinated elsewhere, or not known here yet, is seen within LOOK_MS.
             for each in prepared:
-                if self._is_ours(each.transactional_id):
+                if each.transactional_id in self._known:
                     self._read_again(each.transactional_id, soon=True)
 
     async def abort(self, transactional_id: str) -> None:

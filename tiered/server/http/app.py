@@ -25,6 +25,7 @@ from tiered.server.http.door.connection import Hangup, HttpConnection, OpenConne
 from tiered.server.http.door.keys import BROKER, SERVICE, Service
 from tiered.server.http.messages import openapi
 from tiered.server.http.messages.failures import error_response, response_for
+from tiered.server.http.messages.parameters import LARGE_BODY_TURN
 from tiered.server.http.messages.route import Handler, Route
 from tiered.server.http.metrics.cluster_view import VIEWS, ClusterViews
 from tiered.server.http.neighbours.forward import CONNECTIONS, Connections
@@ -74,6 +75,7 @@ def guarded(service: Service, routes: Sequence[Route]) -> web.Application:
     app[SERVICE] = service
     app[browser_guard.CSRF_TOKEN] = browser_guard.new_token()
     app[limits.REQUESTS] = limits.RequestsState()
+    app[LARGE_BODY_TURN] = asyncio.Semaphore(1)
     app[logins.WAITING] = asyncio.Semaphore(logins.MAX_AT_ONCE)
     tls = service.options.http_tls
     app[logins.MAPPING] = PrincipalMapping("DEFAULT" if tls is None else tls.principal_mapping_rules)

@@ -11,6 +11,7 @@ from aiohttp import web
 from tiered.broker.transactions.coordinator import MAX_TOGETHER
 from tiered.rules.security.acl import Operation, ResourceType
 from tiered.rules.transactions.transaction_state import MAX_PRODUCER_EPOCH, PreparedTransaction, ProducerIdAndEpoch
+from tiered.runtime import in_turns
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.door.rights import require
 from tiered.server.http.messages import schema
@@ -51,7 +52,7 @@ _COMMITTED = schema.boolean(
 async def commit(request: web.Request) -> web.Response:
     """Commit open transactions of many producers in one step, once under a key."""
     body = await json_of(request, _COMMIT, max_bytes=MAX_BYTES)
-    prepared = _prepared(request, body)
+    prepared = await _prepared(request, body)
     # Whoever uses a key keeps others from committing under it.
     require(request, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, body["key"])
     committed = await request.app[BROKER].transactions.decide_together(prepared, commit_key=body["key"])
@@ -61,20 +62,17 @@ async def commit(request: web.Request) -> web.Response:
 async def abort(request: web.Request) -> web.Response:
     """Abort open transactions of many producers in one step. What is not open any more is left as it is."""
     body = await json_of(request, _ABORT, max_bytes=MAX_BYTES)
-    await request.app[BROKER].transactions.decide_together(_prepared(request, body), commit_key=None)
+    await request.app[BROKER].transactions.decide_together(await _prepared(request, body), commit_key=None)
     return web.Response(status=204)
 
 
-def _prepared(request: web.Request, body: dict[str, Any]) -> list[PreparedTransaction]:
-    for each in body["transactions"]:
-        require(request, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, each["transactional_id"])
-    return [
-        PreparedTransaction(
-            transactional_id=each["transactional_id"],
-            producer=ProducerIdAndEpoch(each["producer_id"], each["producer_epoch"]),
-        )
-        for each in body["transactions"]
-    ]
+async def _prepared(request: web.Request, body: dict[str, Any]) -> list[PreparedTransaction]:
+    prepared = []
+    async for each in in_turns(body["transactions"]):
+        name, producer = each["transactional_id"], ProducerIdAndEpoch(each["producer_id"], each["producer_epoch"])
+        require(request, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name)
+        prepared.append(PreparedTransaction(transactional_id=name, producer=producer))
+    return prepared
 
 
 ROUTES = tagged(

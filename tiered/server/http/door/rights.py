@@ -38,11 +38,15 @@ _ASKED_FOR: web.RequestKey[list[str]] = web.RequestKey("asked_for", list)
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """An operation, on the cluster or on what the path names with `parameter`."""
+    """An operation, on the cluster or on what the path names with `parameter`.
+
+    With `is_somewhere` on any resource of the kind: before a body is read that names some, for which the handler asks.
+    """
 
     operation: Operation
     kind: ResourceType = ResourceType.CLUSTER
     parameter: str = ""
+    is_somewhere: bool = False
 
 
 def _topic(operation: Operation, parameter: str = "topic") -> tuple[Need, ...]:
@@ -57,6 +61,7 @@ def _transaction(operation: Operation) -> tuple[Need, ...]:
     return (Need(operation, ResourceType.TRANSACTIONAL_ID, "transactional_id"),)
 
 
+_WRITES_TRANSACTIONS = (Need(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, is_somewhere=True),)
 _V3 = "/v3/clusters/{cluster_id}"
 _V3_TOPIC = _V3 + "/topics/{topic_name}"
 _PARTITION = "/partitions/{partition_id}"
@@ -108,8 +113,8 @@ RIGHTS: dict[str, tuple[Need, ...]] = {
     "GET /api/v1/pins/{pin}": OPEN,
     "PATCH /api/v1/pins/{pin}": OPEN,
     "DELETE /api/v1/pins/{pin}": OPEN,
-    "POST /api/v1/transaction-commits": OPEN,
-    "POST /api/v1/transaction-aborts": OPEN,
+    "POST /api/v1/transaction-commits": _WRITES_TRANSACTIONS,
+    "POST /api/v1/transaction-aborts": _WRITES_TRANSACTIONS,
     "GET /v3/clusters": OPEN,
     f"GET {_V3}": OPEN,
     f"GET {_V3}/brokers": OPEN,
@@ -165,6 +170,9 @@ async def authorized(request: web.Request, handler: Handler) -> web.StreamRespon
         if needs is None and rights is not None and not rights.is_super_user:
             raise ClusterNotAuthorized("not allowed: this is for super users alone (super.users)")
         for need in needs or ():
+            if need.is_somewhere:
+                _require_somewhere(request, need)
+                continue
             name = request.match_info[need.parameter] if need.parameter else CLUSTER_NAME
             require(request, need.operation, need.kind, name)
     return await handler(request)
@@ -246,6 +254,13 @@ def require(
     request.setdefault(_ASKED_FOR, []).append(f"{kind.name}:{name}")
     if rights is not None and not rights.may(operation, kind, name):
         raise refusal(rights, operation, kind, name)
+
+
+def _require_somewhere(request: web.Request, need: Need) -> None:
+    rights = rights_of(request)
+    if rights is not None and not rights.may_any(need.operation, need.kind):
+        rights.denied(need.operation, need.kind)
+        raise refusal(rights, need.operation, need.kind, "of any name", is_id=True)
 
 
 def require_still(request: web.Request, operation: Operation, kind: ResourceType, name: str) -> None:
