@@ -22,7 +22,8 @@ from tiered.testing.faulty_s3 import S3FaultKind
 
 Undo = Callable[[], None]
 Begin = Callable[[ClusterProcesses, random.Random, int], Undo]
-START_TRIES = 20
+START_S = 90.0
+"""SQL is away for a minute at the most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +39,8 @@ class Fault:
 
 def _start_again(cluster: ClusterProcesses, broker_id: int) -> None:
     """A start may fail while SQL is away or the broker is cut off: then it is tried again, as a supervisor would."""
-    for _ in range(START_TRIES):
+    deadline = time.monotonic() + START_S
+    while time.monotonic() < deadline:
         try:
             cluster.start(broker_id)
             return
