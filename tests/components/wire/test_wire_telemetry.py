@@ -155,6 +155,7 @@ def test_differences_are_added_up_and_totals_are_not(broker: BrokerProcess) -> N
     assert shown(broker, "kafka_client_test_is", asked.client_instance_id) == {"": "5"}
 
 
+@pytest.mark.usefixtures("subscription")
 def test_each_wrong_push_has_its_code(broker: BrokerProcess) -> None:
     good = otlp.metrics_data(otlp.gauge("test.a", otlp.point(1)))
     assert push(broker, good, client_instance_id=None) == INVALID_REQUEST

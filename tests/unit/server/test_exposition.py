@@ -67,6 +67,16 @@ def test_names_are_escaped_as_prometheus_wants_them() -> None:
     assert parsed.samples[0].value == 1.5
 
 
+def test_a_long_name_is_cut_and_stays_another_and_no_control_character_comes_out() -> None:
+    names = ["g" * 32_000, "g" * 31_999, "\x1b[2Jgroup\x00\x9b"]
+    family = Family(name="x", kind="gauge", documentation="y", samples=[({"group": name}, 1.0) for name in names])
+    text = asyncio.run(exposition_of([family])).decode()
+    first, second, third = (line[9:-4] for line in text.splitlines()[2:])
+    assert len({first, second}) == 2
+    assert max(len(first), len(second)) <= 255
+    assert third == "\ufffd[2Jgroup\ufffd\ufffd"
+
+
 def test_call_times_written_by_many_threads_lose_nothing() -> None:
     times = CallTimes()
 

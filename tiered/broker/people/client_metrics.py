@@ -2,7 +2,8 @@
 
 Owns the clients that were heard of and their numbers, in memory alone and bounded: clients by `MAX_CLIENTS`, the
 numbers of all together by `tiered.metrics.max.series`, bytes by `MAX_BYTES` a push, age by three times the interval.
-Must never trust a name or a label: what is shown is spelled anew.
+Where there is no room, a principal with more than half of it gives way to others. Must never trust a name or a label:
+what is shown is spelled anew.
 """
 
 import asyncio
@@ -28,11 +29,13 @@ MAX_CLIENTS = 2000
 MAX_NAME = 255
 MAX_BYTES = 1 << 20
 """Of one push, compressed and decompressed."""
+MAX_LABELS_CHARS = 1000
+"""Of one number, names and values together: a topic, a client and a node have room."""
 COMPRESSIONS = (4, 3, 1, 2)
 """zstd, lz4, gzip, snappy: clients take the first that they know."""
 _SHORTEST_LIFE_MS = 60_000.0
 _LOOK_INTERVAL_MS = 1000.0
-_DECODED_AT_ONCE = 2
+_DECODED_AT_ONCE = 1
 _PREFIX = "org.apache.kafka."
 _ODD = re.compile(r"[^a-zA-Z0-9_]")
 _RESERVED = (UUID(int=0), UUID(int=1))
@@ -80,6 +83,7 @@ class ClientState:
     """One client that was heard of; times are monotonic."""
 
     instance_id: UUID
+    principal: str
     facts: Mapping[str, str]
     subscription: MetricsSubscription
     made_for: object
@@ -102,7 +106,9 @@ class ClientMetrics:
         self._subscriptions: tuple[ClientMetricsConfig, ...] = ()
         self._made_for: object = None
         self._turns = asyncio.Semaphore(_DECODED_AT_ONCE)
-        self._series_count = 0
+        self._clients_of: Counter[str] = Counter()
+        self._series_of: Counter[str] = Counter()
+        """Both by principal."""
         self._looked_ms = 0.0
         self.outcomes: Counter[Outcome] = Counter()
         self.omitted = 0
@@ -119,10 +125,13 @@ class ClientMetrics:
         return tuple(self._clients.values())
 
     def subscribe(
-        self, instance_id: UUID | None, facts: Mapping[str, str]
+        self, instance_id: UUID | None, principal: str, facts: Mapping[str, str]
     ) -> tuple[Outcome, UUID, MetricsSubscription]:
-        """The subscription that the client is to push from now on; a client without an id gets one."""
-        client = self._client(new_uuid() if instance_id is None or instance_id in _RESERVED else instance_id, facts)
+        """The subscription that the client is to push from now on; a client without an id gets one, and so does one
+        with another principal's."""
+        if instance_id is None or not self._may_be(instance_id, principal):
+            instance_id = new_uuid()
+        client = self._client(instance_id, principal, facts)
         now_ms, interval_ms = self._clock.monotonic_ms(), client.subscription.interval_ms
         last_ms = max((each for each in (client.asked_ms, client.pushed_ms) if each is not None), default=None)
         if last_ms is not None and now_ms - last_ms < interval_ms and not client.may_ask_again:
@@ -133,6 +142,7 @@ class ClientMetrics:
     async def push(
         self,
         instance_id: UUID | None,
+        principal: str,
         facts: Mapping[str, str],
         *,
         subscription_id: int,
@@ -141,22 +151,23 @@ class ClientMetrics:
         data: bytes,
     ) -> Outcome:
         """Takes the client's numbers, or says why not."""
-        outcome = await self._pushed(instance_id, facts, subscription_id, is_leaving, compression, data)
+        outcome = await self._pushed(instance_id, principal, facts, subscription_id, is_leaving, compression, data)
         self.outcomes[outcome] += 1
         return outcome
 
     async def _pushed(
         self,
         instance_id: UUID | None,
+        principal: str,
         facts: Mapping[str, str],
         subscription_id: int,
         is_leaving: bool,
         compression: int,
         data: bytes,
     ) -> Outcome:
-        if instance_id is None or instance_id in _RESERVED:
+        if instance_id is None or not self._may_be(instance_id, principal):
             return Outcome.INVALID
-        client = self._client(instance_id, facts)
+        client = self._client(instance_id, principal, facts)
         if client.is_leaving:
             return Outcome.INVALID
         client.is_leaving = is_leaving
@@ -173,6 +184,8 @@ class ClientMetrics:
             return Outcome.UNKNOWN_COMPRESSION
         if len(data) > MAX_BYTES:
             return Outcome.TOO_LARGE
+        if not client.subscription.metrics:
+            return Outcome.TAKEN  # Nobody wants any of it, and so nobody looks into it.
         try:
             async with self._turns:
                 numbers = await asyncio.to_thread(_numbers, compression, data, client.subscription.metrics)
@@ -182,17 +195,23 @@ class ClientMetrics:
             self._take(client, numbers)
         return Outcome.TAKEN
 
-    def _client(self, instance_id: UUID, facts: Mapping[str, str]) -> ClientState:
+    def _may_be(self, instance_id: UUID, principal: str) -> bool:
+        known = self._clients.get(instance_id)
+        return instance_id not in _RESERVED and (known is None or known.principal == principal)
+
+    def _client(self, instance_id: UUID, principal: str, facts: Mapping[str, str]) -> ClientState:
         self._look_at_subscriptions()
         self._forget_silent()
         now_ms = self._clock.monotonic_ms()
         client = self._clients.get(instance_id)
         if client is None:
             if len(self._clients) >= MAX_CLIENTS:
-                self._forget(next(iter(self._clients)))
+                whose = _more_than_half(self._clients_of, MAX_CLIENTS)
+                self._forget(next(each for each in self._clients.values() if whose in (None, each.principal)))
             subscription = self._subscription_of(instance_id, facts)
-            client = ClientState(instance_id, facts, subscription, self._made_for, now_ms)
+            client = ClientState(instance_id, principal, facts, subscription, self._made_for, now_ms)
             self._clients[instance_id] = client
+            self._clients_of[principal] += 1
         elif client.made_for is not self._made_for:
             client.made_for = self._made_for
             subscription = self._subscription_of(instance_id, client.facts)
@@ -228,14 +247,19 @@ class ClientMetrics:
 
     def _take(self, client: ClientState, numbers: Iterable[tuple[Key, Point]]) -> None:
         most = self._settings().http.tiered_metrics_max_series
+        count = self._series_of.total()
         for key, point in numbers:
             before = client.series.get(key)
-            if before is None and self._series_count >= most:
-                self.omitted += 1
-                continue
+            if before is None and count >= most:
+                self._make_others_room(client, most)
+                count = self._series_of.total()
+                if count >= most:
+                    self.omitted += 1
+                    continue
             value = point.value + (before.value if before is not None and point.is_delta else 0.0)
             if math.isfinite(value):
-                self._series_count += before is None
+                count += before is None
+                self._series_of[client.principal] += before is None
                 client.series[key] = Series(name=key[0], labels=key[1], is_counter=point.is_counter, value=value)
 
     def _forget_silent(self) -> None:
@@ -244,15 +268,29 @@ class ClientMetrics:
             return
         self._looked_ms = now_ms
         silent = [
-            each.instance_id
+            each
             for each in self._clients.values()
             if now_ms - each.heard_ms > max(_SHORTEST_LIFE_MS, 3.0 * each.subscription.interval_ms)
         ]
-        for instance_id in silent:
-            self._forget(instance_id)
+        for each in silent:
+            self._forget(each)
 
-    def _forget(self, instance_id: UUID) -> None:
-        self._series_count -= len(self._clients.pop(instance_id).series)
+    def _make_others_room(self, client: ClientState, most: int) -> None:
+        """Of the principal with more than half of all numbers, the client goes that was heard of before its others."""
+        whose = _more_than_half(self._series_of, most)
+        if whose is not None and whose != client.principal:
+            self._forget(next(each for each in self._clients.values() if each.principal == whose and each.series))
+
+    def _forget(self, client: ClientState) -> None:
+        del self._clients[client.instance_id]
+        for counts, less in ((self._clients_of, 1), (self._series_of, len(client.series))):
+            counts[client.principal] -= less
+            if not counts[client.principal]:
+                del counts[client.principal]
+
+
+def _more_than_half(counts: Counter[str], most: int) -> str | None:
+    return next((principal for principal, count in counts.items() if 2 * count > most), None)
 
 
 def check_client_metrics(name: str, overrides: Mapping[str, str]) -> None:
@@ -276,7 +314,8 @@ def _numbers(compression: int, data: bytes, wanted: tuple[str, ...]) -> list[tup
     return [
         ((_shown_name(each.name), _shown_labels(each.attributes)), each)
         for each in points
-        if ALL in wanted or each.name.startswith(wanted)
+        if (ALL in wanted or each.name.startswith(wanted))
+        and sum(len(key) + len(value) for key, value in each.attributes) <= MAX_LABELS_CHARS
     ]
 
 

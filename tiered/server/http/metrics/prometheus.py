@@ -3,6 +3,7 @@
 Owns the escaping and the form of a family. Knows how a metric is described, and none of them.
 """
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -12,7 +13,10 @@ from tiered.runtime import in_turns
 from tiered.server.http.messages.schema import Read, reader
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+MAX_VALUE_CHARS = 255
 Labels = Mapping[str, object]
+_CONTROLS = (*range(0x20), *range(0x7F, 0xA0))
+_ESCAPES = str.maketrans({**dict.fromkeys(map(chr, _CONTROLS), "\ufffd"), "\\": r"\\", "\n": r"\n", '"': r"\""})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +91,12 @@ def _braces(labels: Labels) -> str:
 
 
 def _escaped(value: str) -> str:
-    return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
+    """As Prometheus reads it. Clients choose some of the texts: a long one is its beginning and a hash, so that two
+    stay two, and whoever looks at the page in a terminal is sent no control characters."""
+    if len(value) > MAX_VALUE_CHARS:
+        digest = hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        value = f"{value[: MAX_VALUE_CHARS - 17]}~{digest}"
+    return value.translate(_ESCAPES)
 
 
 def _number(value: float) -> str:

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 async def subscriptions(
     context: Context, request: "get_telemetry_subscriptions.Request", reply: "get_telemetry_subscriptions.Reply"
 ) -> "get_telemetry_subscriptions.Response":
-    outcome, instance_id, asked = context.broker.client_metrics.subscribe(request.client_instance_id, _facts(context))
+    outcome, instance_id, asked = context.broker.client_metrics.subscribe(
+        request.client_instance_id, str(context.connection.principal), _facts(context)
+    )
     return reply.GetTelemetrySubscriptionsResponse(
         throttle_time=0,
         error_code=TELEMETRY_CODES[outcome],
@@ -36,6 +38,7 @@ async def push(
 ) -> "push_telemetry.Response":
     outcome = await context.broker.client_metrics.push(
         request.client_instance_id,
+        str(context.connection.principal),
         _facts(context),
         subscription_id=request.subscription_id,
         is_leaving=request.terminating,
