@@ -15,7 +15,7 @@ from tiered.broker.broker import Broker
 from tiered.broker.control.registration import WILDCARD_ADDRESSES
 from tiered.broker.replaceable_parts import BrokerParts
 from tiered.config import ServeOptions
-from tiered.config.listeners import ListenerOptions
+from tiered.config.listeners import HTTPS, ListenerOptions
 from tiered.errors import InvalidConfig, TieredError
 from tiered.runtime import Clock, SystemClock
 from tiered.server.addresses import HTTP_OPTION, bind_or_explain, shown
@@ -160,7 +160,8 @@ async def _serve(server: Server, options: ServeOptions, asked_to_stop: asyncio.E
         others = "".join(
             f" listener.{name}={shown(address)}" for name, address in list(server.kafka_addresses.items())[1:]
         )
-        sys.stdout.write(f"ready broker={options.broker_id} kafka={kafka} http={http}{others}\n")
+        scheme = "" if options.http_tls is None else HTTPS
+        sys.stdout.write(f"ready broker={options.broker_id} kafka={kafka} http={scheme}{http}{others}\n")
         sys.stdout.flush()
         events = [asked_to_stop, service.must_stop] if isinstance(service, Broker) else [asked_to_stop]
         stops = [tasks.create_task(event.wait()) for event in events]

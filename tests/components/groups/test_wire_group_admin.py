@@ -87,6 +87,15 @@ def test_what_may_be_done_with_a_group_is_told_of_an_unknown_one_too_where_it_is
     assert (found.authorized_operations > 0) == is_told
 
 
+def test_of_very_many_keys_the_first_refusals_are_in_words(broker: BrokerProcess) -> None:
+    """1.2 MB of keys were answered with 21 MB."""
+    with RawConnection(broker) as connection:
+        request = messages.request(FIND, 6).FindCoordinatorRequest(key_type=2, coordinator_keys=["k"] * 10_000)
+        found = connection.ask(FIND, 6, request).coordinators
+    assert {each.error_code for each in found} == {42}
+    assert [number for number, each in enumerate(found) if each.error_message] == list(range(100))
+
+
 @pytest.mark.parametrize("version", range(7))
 def test_every_version_of_find_coordinator_names_this_broker(broker: BrokerProcess, version: int) -> None:
     with RawConnection(broker) as connection:

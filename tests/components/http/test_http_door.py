@@ -121,6 +121,7 @@ def test_every_answer_carries_the_security_headers(broker: BrokerProcess, path: 
     assert "unsafe" not in policy
     assert headers["X-Content-Type-Options"] == "nosniff"
     assert headers["X-Frame-Options"] == "DENY"
+    assert "Strict-Transport-Security" not in headers
     assert "Access-Control-Allow-Origin" not in headers
     assert headers["Server"] == "tiered"
     if path != "/":

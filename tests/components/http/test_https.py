@@ -56,6 +56,12 @@ def test_each_broker_answers_for_every_partition_over_tls(two: LocalCluster, aut
         assert (first["state"], second["state"]) == ("live", "live")
 
 
+def test_a_browser_is_told_to_come_by_https_alone(two: LocalCluster, authority: Authority) -> None:
+    context = ssl.create_default_context(cafile=str(authority.pem))
+    with urllib.request.urlopen(f"{two.http_url}/healthz", timeout=30, context=context) as answer:
+        assert answer.headers["Strict-Transport-Security"] == "max-age=31536000"
+
+
 def test_a_door_with_tls_answers_nobody_without(two: LocalCluster) -> None:
     with pytest.raises((urllib.error.URLError, ConnectionError)):
         urllib.request.urlopen(two.http_url.replace("https:", "http:"), timeout=30)

@@ -184,6 +184,7 @@ def test_the_ready_line_has_each_listener_and_commands_enter_the_one_they_are_to
         settings={"ssl.keystore.location": str(authority.sign("process").both)},
     ).start()  # fmt: skip
     assert f" listener.SECURE=127.0.0.1:{port}" in broker.ready_line
+    assert f" http=127.0.0.1:{broker.http_port} " in broker.ready_line
     assert main(["topics", "list", "-b", f"127.0.0.1:{port}"]) == 1
     assert "TLS is spoken" in capsys.readouterr().err
     told = tmp_path / "client.properties"

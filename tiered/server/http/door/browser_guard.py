@@ -42,6 +42,9 @@ HEADERS = {
     "Server": "tiered",
 }
 
+HTTPS_ALONE = "max-age=31536000"
+"""For a year, and for this host alone: not for those below it, which may be anybody's."""
+
 
 def new_token() -> str:
     """122 random bits."""
@@ -61,6 +64,8 @@ async def same_origin_only(request: web.Request, handler: Handler) -> web.Stream
 async def add_headers(request: web.Request, response: web.StreamResponse) -> None:
     """Gives every answer its security headers; nothing is kept in caches unless the route says how."""
     response.headers.update(HEADERS)
+    if request.app[SERVICE].options.http_tls is not None:
+        response.headers["Strict-Transport-Security"] = HTTPS_ALONE
     response.headers.setdefault("Cache-Control", "no-store")
     if "Transfer-Encoding" in request.headers:
         # aiohttp takes the last field behind a chunked body for the next request's first header, even another client's,

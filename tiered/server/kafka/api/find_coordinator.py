@@ -1,7 +1,8 @@
 """FindCoordinator (key 10), versions 0 to 6: for a group or a transactional id the broker that holds its slot.
 
 Answered from memory. While nobody in service holds the slot, or this broker does and starts or stops, it is
-COORDINATOR_NOT_AVAILABLE, and clients ask again. Share groups (v6) are INVALID_REQUEST.
+COORDINATOR_NOT_AVAILABLE, and clients ask again. Share groups (v6) are INVALID_REQUEST. The first refusals of an answer
+are in words: what it says of a key may be much longer than the key.
 """
 
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from kafka_messages.find_coordinator import Reply, Request, Response
 
 GROUP, TRANSACTION = 0, 1
+MAX_WORDS = 100
 
 
 async def handle(context: Context, request: "Request", reply: "Reply") -> "Response":
@@ -27,8 +29,12 @@ async def handle(context: Context, request: "Request", reply: "Reply") -> "Respo
             throttle_time=0, error_code=code, error_message=message, node_id=node_id, host=host, port=port
         )
     coordinators = []
+    words_left = MAX_WORDS
     async for key in in_turns(request.coordinator_keys):
         host, port, node_id, code, message = _coordinator(context, key_type, key)
+        words_left -= message is not None
+        if words_left < 0:
+            message = None
         coordinators.append(
             reply.Coordinator(key=key, node_id=node_id, host=host, port=port, error_code=code, error_message=message)
         )
