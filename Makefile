@@ -19,7 +19,7 @@ DECODER := tiered/formats/_decode.c
 KERNEL := $(VENV)/.kernel
 
 .DEFAULT_GOAL := help
-.PHONY: help run install test check fix generated demo bench bench-kafka bench-compare soak soak-tests sim mutants interop fuzz terraform localstack localstack-tests kcat shells chromium screenshots install-check clean distclean
+.PHONY: help run install test check fix generated demo bench bench-kafka bench-compare attack soak soak-tests sim mutants interop fuzz terraform localstack localstack-tests kcat shells chromium screenshots install-check clean distclean
 
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,6 +54,9 @@ bench-kafka: install ## ours and Apache Kafka in turn, cell by cell; BENCH_ARGS=
 
 bench-compare: install ## this tree beside an earlier revision, turn by turn; BASE=main~10 BENCH_ARGS="--quick --only cold"
 	@$(PY) -m benchmarks.compare --base $(or $(BASE),$(error say BASE=revision)) $(BENCH_ARGS)
+
+attack: install ## what hostile clients cost the others, API by API and route by route; ATTACK_ARGS="--only 16. --seconds 5"
+	@PYTHONPATH=. $(PY) -m tests.attack $(ATTACK_ARGS)
 
 soak: install ## a cluster under rotating faults, and the proof that nothing broke; MINUTES=60 SOAK_ARGS="--seed 7"
 	@PYTHONPATH=. $(PY) -m tests.cluster.soak --minutes $(MINUTES) $(SOAK_ARGS)

@@ -3,7 +3,6 @@
 import http.client
 import json
 from collections.abc import Iterator
-from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -13,6 +12,7 @@ from tests.components.batches import batch
 from tests.components.guarded_broker import GuardedBroker, allow
 from tests.components.rights_table import ABSENT, KNOWN, ROWS
 from tests.support.http_logins import ask
+from tests.support.http_routes import BODIES, body_of, path_of
 from tiered.rules.security.acl import Operation, ResourceType
 from tiered.rules.security.principal import ANONYMOUS
 from tiered.server.http.door.rights import ON_BEHALF_OF, OPEN, RIGHTS
@@ -43,41 +43,6 @@ def nothing(guarded: GuardedBroker) -> None:
     guarded.rules([])
 
 
-def path_of(guarded: GuardedBroker, route: str, name: str) -> str:
-    for parameter, value in (
-        ("{cluster_id}", guarded.broker.cluster_id), ("{topic}", name), ("{topic_name}", name), ("{group}", name),
-        ("{transactional_id}", name),
-        ("{consumer_group_id}", name), ("{partition}", "0"), ("{partition_id}", "0"), ("{broker_id}", "1"),
-        ("{name}", "retention.ms"), ("{consumer_id}", "m"), ("{snapshot}", name),
-        ("{pin}", "00000000-0000-0000-0000-000000000001"),
-    ):  # fmt: skip
-        route = route.replace(parameter, value)
-    return route
-
-
-TRANSACTION = {"transactional_id": KNOWN, "producer_id": 1, "producer_epoch": 0}
-BODIES: dict[str, Any] = {
-    "POST /api/v1/topics": {"name": ABSENT},
-    "PATCH /api/v1/topics/{topic}/configs": {"set": {"retention.ms": "1"}},
-    "POST /api/v1/topics/{topic}/partitions/{partition}/delete-records": {"before_offset": -1},
-    "POST /api/v1/groups/{group}/offsets/reset": {"topic": KNOWN, "to": "latest"},
-    "POST /api/v1/snapshots": {"name": "s", "topic": KNOWN},
-    "POST /api/v1/pins": {"topic": KNOWN},
-    "POST /api/v1/transaction-commits": {"key": "k", "transactions": [TRANSACTION]},
-    "POST /api/v1/transaction-aborts": {"transactions": [TRANSACTION]},
-    "POST /v3/clusters/{cluster_id}/topics": {"topic_name": ABSENT},
-    "PATCH /v3/clusters/{cluster_id}/topics/{topic_name}": {"partitions_count": 2},
-    "POST /v3/clusters/{cluster_id}/topics/{topic_name}/records": {"value": {"type": "STRING", "data": "x"}},
-}
-CHANGE = {"data": [{"name": "retention.ms", "value": "1"}]}
-
-
-def body_of(route: str) -> Any:
-    return (
-        CHANGE if route.endswith("configs:alter") else BODIES.get(route, {"value": "1"} if route[:3] == "PUT" else None)
-    )
-
-
 def test_every_route_is_in_the_table_of_rights() -> None:
     assert {f"{route.method} {route.path}" for route in ROUTES} == RIGHTS.keys()
 
@@ -87,8 +52,8 @@ def test_without_its_rights_a_request_is_403_says_which_and_tells_nothing_else(
     guarded: GuardedBroker, route: str
 ) -> None:
     method, template = route.split(" ", 1)
-    known = ask(guarded, method, path_of(guarded, template, KNOWN), body_of(route))
-    absent = ask(guarded, method, path_of(guarded, template, ABSENT), body_of(route))
+    known = ask(guarded, method, path_of(guarded.broker.cluster_id, template, KNOWN), body_of(route))
+    absent = ask(guarded, method, path_of(guarded.broker.cluster_id, template, ABSENT), body_of(route))
     assert known[0] == 403
     assert "the right " in known[1]["message"]
     assert known[1]["message"].replace(KNOWN, ABSENT) == absent[1]["message"].replace(KNOWN, ABSENT)
@@ -106,7 +71,7 @@ def test_with_exactly_its_rights_a_request_is_answered(guarded: GuardedBroker, r
     method, template = route.split(" ", 1)
     if template.endswith("/tail"):
         return  # Has no end; its rights are those of records.
-    assert ask(guarded, method, path_of(guarded, template, KNOWN))[0] != 403
+    assert ask(guarded, method, path_of(guarded.broker.cluster_id, template, KNOWN))[0] != 403
 
 
 @pytest.mark.parametrize("end", ["commits", "aborts"])
@@ -119,7 +84,10 @@ def test_who_may_write_to_no_transactional_id_has_no_body_read(guarded: GuardedB
 
 def test_lists_show_what_may_be_described(guarded: GuardedBroker) -> None:
     lists = ["/api/v1/topics", "/api/v1/groups", "/api/v1/transactions", "/api/v1/snapshots", "/api/v1/pins"]
-    lists += [path_of(guarded, f"/v3/clusters/{{cluster_id}}/{each}", "") for each in ("topics", "consumer-groups")]
+    lists += [
+        path_of(guarded.broker.cluster_id, f"/v3/clusters/{{cluster_id}}/{each}", "")
+        for each in ("topics", "consumer-groups")
+    ]
     for path in lists:
         status, answer = ask(guarded, "GET", path)
         assert status == 200
@@ -131,7 +99,7 @@ def test_lists_show_what_may_be_described(guarded: GuardedBroker) -> None:
 
 def test_what_is_for_everybody_names_nothing(guarded: GuardedBroker) -> None:
     for route in ALONE - {"GET /console/{folder}/{file}"}:
-        status, answer = ask(guarded, "GET", path_of(guarded, route.split(" ", 1)[1], KNOWN))
+        status, answer = ask(guarded, "GET", path_of(guarded.broker.cluster_id, route.split(" ", 1)[1], KNOWN))
         assert status == 200
         assert KNOWN not in str(answer)
 

@@ -1,0 +1,235 @@
+"""`make attack`: what each API and route costs the others when hostile clients ask for it as fast as they can.
+
+A broker with very many groups, transactional ids, topics and rules. A producer, a group and a transactional producer
+work at a steady pace, first undisturbed; then mallory, who has no rights, and alice, who has some, ask for one thing at
+a time over one connection and over fifty. It ends with 1 where somebody waited for longer than the bounds below.
+"""
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy import insert
+
+from tests.attack.hostile import ALICE, MALLORY, Attack, Attackers, as_json
+from tests.attack.watch import TOPIC, Took, Watch, at
+from tests.broker_process import BrokerProcess
+from tests.components.rights_table import ROWS
+from tests.support.http_routes import body_of, path_of
+from tiered.meta import security, tables
+from tiered.meta.engine import Database
+from tiered.meta.security import AclRow
+from tiered.rules.groups.coordinator_slot import coordinator_slot
+from tiered.server.http.door.rights import RIGHTS
+
+NAME = "alice-has-it"
+SLOTS = 50
+PRODUCE_P99_MS, PRODUCE_MAX_MS = 10.0, 50.0
+TIMES_QUIET = 5.0
+"""As long may transactions and commits take at the 99th percentile."""
+MORE_RSS_MIB = 200.0
+AFTER_S, AFTER_SHARE = 60.0, 1.2
+"""A minute after the last attack the broker has as much memory again as before the first, within a fifth."""
+ROWS_AT_ONCE = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Quiet:
+    """What was measured before anybody attacked."""
+
+    commit_p99_ms: float
+    transaction_p99_ms: float
+    rss_mib: float
+
+
+def main(words: Sequence[str]) -> int:
+    """0 when nobody was kept waiting."""
+    options = _options(words)
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        url = _database(stack, folder) if options.postgres else f"sqlite:///{folder}/meta.db"
+        broker = BrokerProcess(
+            folder / "data", "--meta", url, settings={"tiered.authorizer": "acl", "super.users": "User:nobody"}
+        )
+        _fill(broker, url, options)
+        broker.start()
+        stack.callback(broker.ensure_stopped)
+        attackers = Attackers()
+        stack.callback(attackers.close)
+        watch = stack.enter_context(Watch(broker.kafka_port))
+        return _attack_all(broker, watch, attackers, options)
+
+
+def _options(words: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make attack", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=3.0, help="of each attack")
+    parser.add_argument("--connections", type=int, nargs="+", default=[1, 50])
+    parser.add_argument("--only", action="append", default=[], metavar="WORDS", help="attacks whose name has them")
+    parser.add_argument("--groups", type=int, default=100_000)
+    parser.add_argument("--transactions", type=int, default=300_000)
+    parser.add_argument("--topics", type=int, default=10_000)
+    parser.add_argument("--rules", type=int, default=10_000)
+    parser.add_argument("--postgres", action="store_true", help="in place of SQLite")
+    return parser.parse_args(words)
+
+
+def _database(stack: ExitStack, folder: Path) -> str:
+    from tests.postgres import PostgresServer
+
+    server = PostgresServer(folder / "postgres", durable=True)
+    stack.callback(server.stop)
+    return str(server.url)
+
+
+# The stage
+
+
+def _fill(broker: BrokerProcess, url: str, options: argparse.Namespace) -> None:
+    """The broker has founded its cluster once; then rows are put into SQL that clients would need hours for."""
+    broker.start()
+    broker.ensure_stopped()
+    database = Database.open(url, deadline_ms=120_000)
+    now_ms = int(time.time() * 1000)
+    everything = [_rule(kind, "*", "127.0.0.1") for kind in ("TOPIC", "GROUP", "CLUSTER", "TRANSACTIONAL_ID")]
+    hers = [_rule(kind, "alice-", ALICE, "PREFIXED") for kind in ("TOPIC", "GROUP", "TRANSACTIONAL_ID")]
+    others = [_rule("TOPIC", f"topic-of-{number}", "*", principal=f"User:{number}") for number in range(options.rules)]
+    try:
+        database.run_sync(lambda conn: security.create_acls(conn, [*everything, *hers, *others], now_ms=now_ms))
+        for table, rows in (
+            (tables.consumer_group, _groups(options.groups, now_ms)),
+            (tables.transactional_producer, _transactions(options.transactions, now_ms)),
+        ):
+            while some := [row for row, _ in zip(rows, range(ROWS_AT_ONCE), strict=False)]:
+                database.run_sync(lambda conn, table=table, some=some: conn.execute(insert(table), some))  # type: ignore[misc]
+    finally:
+        database.close_sync()
+    broker.start()
+    _make_topics(broker, options.topics)
+    broker.stop()
+
+
+def _rule(kind: str, name: str, host: str, pattern: str = "LITERAL", principal: str = "User:ANONYMOUS") -> AclRow:
+    if kind == "CLUSTER":
+        name = "kafka-cluster"
+    return AclRow(
+        resource_type=kind, resource_name=name, pattern_type=pattern, principal=principal, host=host, operation="ALL",
+        permission="ALLOW",
+    )  # fmt: skip
+
+
+def _groups(count: int, now_ms: int) -> Iterator[dict[str, object]]:
+    for number in range(count):
+        name = f"group-{number:07}"
+        yield {
+            "group_id": name, "slot": coordinator_slot(name, SLOTS), "kind": "classic", "protocol_type": "consumer",
+            "generation": 1, "empty_since_ms": now_ms, "slot_epoch": 0, "commit_number": 0, "members": None,
+        }  # fmt: skip
+
+
+def _transactions(count: int, now_ms: int) -> Iterator[dict[str, object]]:
+    for number in range(count):
+        name = f"transaction-{number:07}"
+        yield {
+            "transactional_id": name, "slot": coordinator_slot(name, SLOTS), "producer_id": 10**9 + number,
+            "producer_epoch": 0, "last_producer_epoch": -1, "previous_producer_id": -1, "next_producer_id": -1,
+            "timeout_ms": 60_000, "state": "Empty", "protocol": 2, "started_at_ms": None, "changed_at_ms": now_ms,
+            "coordinator_epoch": 0,
+        }  # fmt: skip
+
+
+def _make_topics(broker: BrokerProcess, count: int) -> None:
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+    names = [TOPIC, NAME, *(f"topic-{number:05}" for number in range(count))]
+    for first in range(0, len(names), 500):
+        made = admin.create_topics([NewTopic(name, 1) for name in names[first : first + 500]], operation_timeout=60)
+        for each in made.values():
+            each.result(60)
+
+
+# The attacks
+
+
+def _attacks(broker: BrokerProcess, cluster_id: str) -> Iterator[Attack]:
+    for row in ROWS:
+        yield Attack(f"API {row}", row.key, row.version, row.body(NAME))
+    for route in sorted(RIGHTS):
+        method, template = route.split(" ", 1)
+        if not template.endswith("/tail"):  # It has no end.
+            yield Attack(route, method=method, path=path_of(cluster_id, template, NAME), body=as_json(body_of(route)))
+
+
+def _attack_all(broker: BrokerProcess, watch: Watch, attackers: Attackers, options: argparse.Namespace) -> int:
+    time.sleep(3.0)
+    watch.took = Took()
+    time.sleep(10.0)
+    took = watch.took
+    quiet = Quiet(at(took.commit, 0.99), at(took.transaction, 0.99), _rss_mib(broker))
+    print(f"{'quiet':<78} {_line(took)}  rss {quiet.rss_mib:.0f} MiB", flush=True)
+    cluster_id = _cluster_id(broker)
+    worst_rss_mib, failed = 0.0, 0
+    for attack in _attacks(broker, cluster_id):
+        if options.only and not any(words in attack.name for words in options.only):
+            continue
+        for source, who in ((MALLORY, "mallory"), (ALICE, "alice")):
+            for connections in options.connections:
+                watch.took = took = Took()
+                port = broker.http_port if attack.method else broker.kafka_port
+                count = attackers.attack(attack, port, source, connections=connections, seconds=options.seconds)
+                rss_mib = _rss_mib(broker)
+                worst_rss_mib = max(worst_rss_mib, rss_mib)
+                wrong = _wrong(took, quiet, rss_mib)
+                failed += bool(wrong)
+                name = f"{attack.name}, {who}, {connections}"
+                print(f"{name:<78} {_line(took)}  rss {rss_mib:.0f} MiB, {count} answers{wrong}", flush=True)
+                time.sleep(0.5)
+    time.sleep(AFTER_S)
+    after_mib = _rss_mib(broker)
+    print(f"rss {quiet.rss_mib:.0f} MiB before, {worst_rss_mib:.0f} at the most, {after_mib:.0f} a minute after")
+    failed += after_mib > AFTER_SHARE * quiet.rss_mib
+    for error in watch.errors:
+        print(f"the others met an error: {error}")
+    return 1 if failed or watch.errors else 0
+
+
+def _line(took: Took) -> str:
+    return ", ".join(
+        f"{kind} p99 {at(values, 0.99):.1f} max {at(values, 1.0):.1f}"
+        for kind, values in (("produce", took.produce), ("commit", took.commit), ("transaction", took.transaction))
+    )
+
+
+def _wrong(took: Took, quiet: Quiet, rss_mib: float) -> str:
+    wrong = [
+        words
+        for words, is_wrong in (
+            ("produce", at(took.produce, 0.99) > PRODUCE_P99_MS or at(took.produce, 1.0) > PRODUCE_MAX_MS),
+            ("commit", at(took.commit, 0.99) > TIMES_QUIET * quiet.commit_p99_ms),
+            ("transaction", at(took.transaction, 0.99) > TIMES_QUIET * quiet.transaction_p99_ms),
+            ("rss", rss_mib > quiet.rss_mib + MORE_RSS_MIB),
+        )
+        if is_wrong
+    ]
+    return f"  WRONG: {', '.join(wrong)}" if wrong else ""
+
+
+def _rss_mib(broker: BrokerProcess) -> float:
+    return int(Path(f"/proc/{broker.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
+
+
+def _cluster_id(broker: BrokerProcess) -> str:
+    with urllib.request.urlopen(f"{broker.http}/v3/clusters") as answer:
+        return str(json.load(answer)["data"][0]["cluster_id"])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
