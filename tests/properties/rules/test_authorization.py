@@ -121,6 +121,21 @@ def test_somewhere_is_allowed_only_where_some_name_is(
     assert somewhere or not answer
 
 
+def test_a_rule_about_names_that_begin_with_a_star_leaves_the_others_to_everybody() -> None:
+    row = Row(
+        resource_type="TOPIC",
+        resource_name="*",
+        pattern_type="PREFIXED",
+        principal="User:bob",
+        host="*",
+        operation="READ",
+        permission="DENY",
+    )
+    prepared = AccessList([row], allow_unnamed=True)
+    assert prepared.allows("User:alice", "10.0.0.1", Operation.WRITE, ResourceType.TOPIC, "orders")
+    assert prepared.allows_any("User:alice", "10.0.0.1", Operation.WRITE, ResourceType.TOPIC)
+
+
 def test_a_scope_is_what_rules_of_the_principal_name_and_everything_where_they_are_many() -> None:
     def allowing(*names: str, pattern_type: str = "LITERAL", operation: str = "DESCRIBE") -> list[Row]:
         return [

@@ -247,18 +247,20 @@ class ClientMetrics:
 
     def _take(self, client: ClientState, numbers: Iterable[tuple[Key, Point]]) -> None:
         most = self._settings().http.tiered_metrics_max_series
-        count = self._series_of.total()
+        room, may_grow = most - self._series_of.total(), True
         for key, point in numbers:
             before = client.series.get(key)
-            if before is None and count >= most:
-                self._make_others_room(client, most)
-                count = self._series_of.total()
-                if count >= most:
+            if before is None and room <= 0:
+                # Looked for once: what gives no way to the first number gives none to the next thousand.
+                if may_grow:
+                    made = self._make_others_room(client, most)
+                    room, may_grow = room + made, made > 0
+                if room <= 0:
                     self.omitted += 1
                     continue
             value = point.value + (before.value if before is not None and point.is_delta else 0.0)
             if math.isfinite(value):
-                count += before is None
+                room -= before is None
                 self._series_of[client.principal] += before is None
                 client.series[key] = Series(name=key[0], labels=key[1], is_counter=point.is_counter, value=value)
 
@@ -275,11 +277,15 @@ class ClientMetrics:
         for each in silent:
             self._forget(each)
 
-    def _make_others_room(self, client: ClientState, most: int) -> None:
-        """Of the principal with more than half of all numbers, the client goes that was heard of before its others."""
+    def _make_others_room(self, client: ClientState, most: int) -> int:
+        """For how many numbers. Of the principal with more than half of all, the client goes that was heard of before
+        its others."""
         whose = _more_than_half(self._series_of, most)
-        if whose is not None and whose != client.principal:
-            self._forget(next(each for each in self._clients.values() if each.principal == whose and each.series))
+        if whose in (None, client.principal):
+            return 0
+        gone = next(each for each in self._clients.values() if each.principal == whose and each.series)
+        self._forget(gone)
+        return len(gone.series)
 
     def _forget(self, client: ClientState) -> None:
         del self._clients[client.instance_id]

@@ -153,12 +153,13 @@ class LagHistory:
             return self.latest
 
     async def _read(self) -> None:
-        database = self._context.database
+        database, clock = self._context.database, self._context.clock
+        ends_ms = clock.monotonic_ms() + READ_DEADLINE_MS
         self.group_count = await database.read_part(group_lag.count, deadline_ms=READ_DEADLINE_MS)
         rows: list[CommittedOffsetRow] = []
         while len(rows) < MAX_OFFSETS:
             load = partial(group_lag.load_some, after=rows[-1] if rows else None, limit=OFFSETS_AT_ONCE)
-            some = await database.read_part(load, deadline_ms=READ_DEADLINE_MS)
+            some = await database.read_part(load, deadline_ms=max(1, int(ends_ms - clock.monotonic_ms())))
             rows += some
             if len(some) < OFFSETS_AT_ONCE:
                 break

@@ -591,7 +591,7 @@ class TransactionCoordinator:
             if len(failed) == len(begun):
                 return
         if len(late) > MAX_TOLD:
-            log.info("%d more transactions were open for too long, and are aborted", len(late) - MAX_TOLD)
+            log.info("%d more transactions were open for too long", len(late) - MAX_TOLD)
 
     async def _abort_one(self, transactional_id: str, now_ms: int, *, is_told: bool) -> TieredError | None:
         """Why it is not aborted, where that is so."""

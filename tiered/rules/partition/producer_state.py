@@ -46,7 +46,7 @@ def check(entry: ProducerEntry | None, header: BatchHeader) -> Accept | Duplicat
     """Whether the batch is the next of its producer, or one that was appended before.
 
     A producer that is not known here may begin anywhere (its state may have expired). A new epoch begins
-    at sequence 0. Sequences continue at 0 after 2^31 - 1. Control batches carry no sequence.
+    at sequence 0. Sequences continue at 0 after 2^31 - 1. No control batch comes here, for no client may send one.
 
     Raises StaleProducerEpoch when a newer instance of the producer has written, OutOfOrderSequence when
     batches between the last one and this one are missing (or it is a duplicate older than the last five).

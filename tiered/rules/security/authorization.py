@@ -165,8 +165,8 @@ class AccessList:
             return False
         if (False, WILDCARD) in allowed:
             return True
-        if self._allow_unnamed and not self._is_named(resource_type, WILDCARD):
-            return True  # Of all names some are in no rule.
+        if self._allow_unnamed and not self._is_all_named(resource_type):
+            return True
         return any(
             (is_prefix, name) not in denied
             and not any((True, name[:length]) in denied for length in range(len(name) + 1))
@@ -202,6 +202,11 @@ class AccessList:
             found = self._of_principal.get((resource_type, each))
             if found is not None:
                 yield found
+
+    def _is_all_named(self, resource_type: ResourceType) -> bool:
+        """Whether each name is in some rule. (A prefix `*` is that of few.)"""
+        found = self._of_all.get(resource_type)
+        return found is not None and (WILDCARD in found.literal or "" in found.prefixed)
 
     def _is_named(self, resource_type: ResourceType, resource_name: str) -> bool:
         found = self._of_all.get(resource_type)

@@ -168,9 +168,10 @@ class Dispatch:
         context = Context(self._broker, connection, version, client_id)
         api = self._served.get((api_key, version))
         if api is None:
-            if api_key == API_VERSIONS_KEY:
-                # The one API that answers a version it does not know: in version 0, with error 35 (KIP-511).
-                return self._answer(self._served[api_key, 0], context._replace(api_version=0), correlation_id, None)
+            # The one API that answers a version it does not know: in version 0, with error 35 (KIP-511).
+            api = self._served.get((api_key, 0)) if api_key == API_VERSIONS_KEY else None
+            if api is not None:
+                return self._answer(api, context._replace(api_version=0), correlation_id, None)
             api = _unserved(connection, api_key, version)
             if api is None:
                 return None
