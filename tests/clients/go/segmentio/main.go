@@ -67,7 +67,10 @@ func main() {
 	fmt.Println("created", len(must(client.Metadata(ctx, asked)).Topics[0].Partitions))
 	fmt.Println("created again", codeOf(create()))
 
-	writer := &kafka.Writer{Addr: client.Addr, Topic: topic, Balancer: &kafka.RoundRobin{}, BatchTimeout: time.Millisecond}
+	writer := &kafka.Writer{
+		Addr: client.Addr, Topic: topic, Balancer: &kafka.RoundRobin{}, BatchTimeout: time.Millisecond,
+		RequiredAcks: kafka.RequireAll, // It asks for none by itself, and then the ends may be asked for too early.
+	}
 	batch := []kafka.Message{}
 	for number := range records {
 		batch = append(batch, kafka.Message{Value: fmt.Append(nil, number)})
