@@ -141,8 +141,8 @@ def test_a_partition_that_does_not_exist_fails_for_itself_alone(broker: BrokerPr
         assert commit(connection, group, {"__consumer_offsets": {0: 5}}) == {("__consumer_offsets", 0): 3}
 
 
-def test_topic_ids_that_nobody_knows_are_unknown_to_offset_fetch(broker: BrokerProcess) -> None:
-    unknown = uuid4()
+@pytest.mark.parametrize("unknown", [uuid4(), UUID(int=0)], ids=["some id", "zeros"])
+def test_topic_ids_that_nobody_knows_are_unknown_to_offset_fetch(broker: BrokerProcess, unknown: UUID) -> None:
     with RawConnection(broker) as connection:
         group = fetch_answer(connection, {group_id(): {unknown: [0]}}, version=10).groups[0]
         (found,) = group.topics[0].partitions

@@ -95,8 +95,9 @@ class Topics:
     def find(self, name: str) -> Topic | None:
         return self._by_name.get(name)
 
-    def find_id(self, topic_id: UUID) -> Topic | None:
-        return self._by_id.get(topic_id.int)
+    def find_id(self, topic_id: UUID | None) -> Topic | None:
+        """The topic. An id of zeros, which a client may send, comes as None."""
+        return None if topic_id is None else self._by_id.get(topic_id.int)
 
     def by_name(self, name: str) -> Topic:
         """The topic; InvalidTopic for an illegal name, UnknownTopicOrPartition for one that is not there."""
