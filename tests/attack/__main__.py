@@ -152,8 +152,8 @@ def _make_topics(broker: BrokerProcess, count: int) -> None:
     names = [TOPIC, NAME, *(f"topic-{number:05}" for number in range(count))]
     for first in range(0, len(names), 500):
         made = admin.create_topics([NewTopic(name, 1) for name in names[first : first + 500]], operation_timeout=60)
-        for each in made.values():
-            each.result(60)
+        for created in made.values():
+            created.result(60)
 
 
 # The attacks

@@ -91,9 +91,9 @@ def test_of_very_many_keys_the_first_refusals_are_in_words(broker: BrokerProcess
     """1.2 MB of keys were answered with 21 MB."""
     with RawConnection(broker) as connection:
         request = messages.request(FIND, 6).FindCoordinatorRequest(key_type=2, coordinator_keys=["k"] * 10_000)
-        found = connection.ask(FIND, 6, request).coordinators
-    assert {each.error_code for each in found} == {42}
-    assert [number for number, each in enumerate(found) if each.error_message] == list(range(100))
+        coordinators = connection.ask(FIND, 6, request).coordinators
+    assert {coordinator.error_code for coordinator in coordinators} == {42}
+    assert [number for number, coordinator in enumerate(coordinators) if coordinator.error_message] == list(range(100))
 
 
 @pytest.mark.parametrize("version", range(7))

@@ -85,8 +85,8 @@ def test_who_may_write_to_no_transactional_id_has_no_body_read(guarded: GuardedB
 def test_lists_show_what_may_be_described(guarded: GuardedBroker) -> None:
     lists = ["/api/v1/topics", "/api/v1/groups", "/api/v1/transactions", "/api/v1/snapshots", "/api/v1/pins"]
     lists += [
-        path_of(guarded.broker.cluster_id, f"/v3/clusters/{{cluster_id}}/{each}", "")
-        for each in ("topics", "consumer-groups")
+        path_of(guarded.broker.cluster_id, f"/v3/clusters/{{cluster_id}}/{kind}", "")
+        for kind in ("topics", "consumer-groups")
     ]
     for path in lists:
         status, answer = ask(guarded, "GET", path)

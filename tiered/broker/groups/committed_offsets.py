@@ -198,8 +198,8 @@ class CommittedOffsets:
                 rows = await self._context.database.read_part(load)
             except (MetadataUnavailable, Throttled) as error:
                 raise CoordinatorNotAvailable(str(error)) from error
-            for each in rows:
-                yield each
+            for row in rows:
+                yield row
             if len(rows) < GROUPS_AT_ONCE:
                 return
             after = rows[-1].group_id

@@ -207,7 +207,7 @@ class ClientMetrics:
         if client is None:
             if len(self._clients) >= MAX_CLIENTS:
                 whose = _more_than_half(self._clients_of, MAX_CLIENTS)
-                self._forget(next(each for each in self._clients.values() if whose in (None, each.principal)))
+                self._forget(next(known for known in self._clients.values() if whose in (None, known.principal)))
             subscription = self._subscription_of(instance_id, facts)
             client = ClientState(instance_id, principal, facts, subscription, self._made_for, now_ms)
             self._clients[instance_id] = client
@@ -274,8 +274,8 @@ class ClientMetrics:
             for each in self._clients.values()
             if now_ms - each.heard_ms > max(_SHORTEST_LIFE_MS, 3.0 * each.subscription.interval_ms)
         ]
-        for each in silent:
-            self._forget(each)
+        for gone in silent:
+            self._forget(gone)
 
     def _make_others_room(self, client: ClientState, most: int) -> int:
         """For how many numbers. Of the principal with more than half of all, the client goes that was heard of before
@@ -283,7 +283,7 @@ class ClientMetrics:
         whose = _more_than_half(self._series_of, most)
         if whose in (None, client.principal):
             return 0
-        gone = next(each for each in self._clients.values() if each.principal == whose and each.series)
+        gone = next(known for known in self._clients.values() if known.principal == whose and known.series)
         self._forget(gone)
         return len(gone.series)
 

@@ -585,7 +585,7 @@ class TransactionCoordinator:
                     tasks.create_task(self._abort_one(name, now_ms, is_told=number < MAX_TOLD))
                     for number, name in enumerate(late[first : first + ABORTED_AT_ONCE], first)
                 ]
-            failed = [error for each in begun if (error := each.result()) is not None]
+            failed = [error for abort in begun if (error := abort.result()) is not None]
             if failed:
                 log.warning("%d transactions timed out, and are not aborted yet: %s", len(failed), failed[0])
             if len(failed) == len(begun):

@@ -205,8 +205,8 @@ class AccessList:
 
     def _is_all_named(self, resource_type: ResourceType) -> bool:
         """Whether each name is in some rule. (A prefix `*` is that of few.)"""
-        found = self._of_all.get(resource_type)
-        return found is not None and (WILDCARD in found.literal or "" in found.prefixed)
+        rules = self._of_all.get(resource_type)
+        return rules is not None and (WILDCARD in rules.literal or "" in rules.prefixed)
 
     def _is_named(self, resource_type: ResourceType, resource_name: str) -> bool:
         found = self._of_all.get(resource_type)

@@ -212,7 +212,7 @@ def is_timed_out(now: Transaction, now_ms: int) -> bool:
 
 def until_time_out_ms(transactions: Iterable[Transaction], now_ms: int, *, least_ms: float, most_ms: float) -> float:
     """How long from now the first of them times out, within these bounds."""
-    ends_ms = (end_ms for each in transactions if (end_ms := time_out_ms(each)) is not None)
+    ends_ms = (end_ms for transaction in transactions if (end_ms := time_out_ms(transaction)) is not None)
     return min(most_ms, max(least_ms, min(ends_ms, default=now_ms + most_ms) - now_ms))
 
 
