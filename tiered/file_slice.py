@@ -1,12 +1,15 @@
-"""A range of bytes in an open file: what a read answers with and a Fetch response sends.
+"""A range of bytes in an open file: what a read of the log answers with, in either tier, and a Fetch response sends.
 
 Owns the reference that keeps the file open: a segment or a cached chunk may be unlinked while a slow
 client still reads it, and the bytes stay until the last slice is gone. Must never read ahead or cache.
 """
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from io import FileIO
+
+from tiered.formats.segment_object import AbortedIndexEntry
 
 
 class OpenFile(FileIO):
@@ -37,3 +40,12 @@ class FileSlice:
                 raise EOFError(f"file ends {self.length - len(data)} bytes before the slice does")
             data += more
         return data
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadBatches:
+    """Whole batches, and the aborted transactions that have a part in them: a reader of what is committed skips
+    their records. The two are of one moment: what retention or compaction takes meanwhile is missing in neither."""
+
+    records: FileSlice
+    aborted: Sequence[AbortedIndexEntry] = ()

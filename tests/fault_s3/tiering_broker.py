@@ -102,12 +102,11 @@ async def read_everything(broker: Broker, partition: Partition) -> list[int]:
     found: list[int] = []
     while (offset := found[-1] + 1 if found else partition.log_start_offset) < partition.high_watermark:
         if offset < partition.log.local_log_start_offset:
-            found_at = await broker.reader.read_cold(partition, offset, 1 << 20)
-            part = None if found_at is None else found_at.records
+            batches = await broker.reader.read_cold(partition, offset, 1 << 20)
         else:
-            part = partition.read_hot(offset, 1 << 20, committed_only=False, at_least_one=True)
-        assert part is not None
-        data = part.read()
+            batches = partition.read_hot(offset, 1 << 20, committed_only=False, at_least_one=True)
+        assert batches is not None
+        data = batches.records.read()
         for position, _ in record_batch.whole_batches(data, 0, len(data)):
             found += [record.offset for record in record_batch.records(data, position) if record.offset >= offset]
     return found

@@ -176,7 +176,9 @@ def _serves_uncommitted() -> Patches:
         return self._plan(offset, self.log.log_end_offset)
 
     def read_hot(self: Any, offset: int, max_bytes: int, *, committed_only: bool, at_least_one: bool) -> Any:
-        return self.log.read(offset, max_bytes, end_offset=self.log.log_end_offset, min_one_batch=at_least_one)
+        return self.log.read_committed(
+            offset, max_bytes, end_offset=self.log.log_end_offset, min_one_batch=at_least_one
+        )
 
     return [(Partition, "plan_read", plan_read), (Partition, "read_hot", read_hot)]
 

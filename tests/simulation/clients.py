@@ -214,14 +214,12 @@ class Consumer(Client):
         partition = self._partition(broker)
         partition.require_replica()
         partition.check_leader_epoch(where.leader_epoch)
-        offset, data = self.position, b""
+        offset, batches = self.position, None
         match partition.plan_read(offset, committed_only=False):
             case read_plan.Hot():
-                found = partition.read_hot(offset, READ_BYTES, committed_only=False, at_least_one=True)
-                data = b"" if found is None else found.read()
+                batches = partition.read_hot(offset, READ_BYTES, committed_only=False, at_least_one=True)
             case read_plan.Cold():
-                piece = await broker.reader.read_cold(partition, offset, READ_BYTES)
-                data = b"" if piece is None else piece.records.read()
+                batches = await broker.reader.read_cold(partition, offset, READ_BYTES)
                 self.world.counts["cold reads"] += 1
             case read_plan.CaughtUp():
                 return
@@ -230,6 +228,7 @@ class Consumer(Client):
                 if offset < partition.log_start_offset:
                     self.world.violate(f"R6: {partition.name}: offset {offset} is gone, nothing deletes here")
                 raise OffsetOutOfRange("not here")
+        data = b"" if batches is None else batches.records.read()
         for _, header in record_batch.whole_batches(data, 0, len(data)):
             if header.end_offset <= self.position:
                 continue

@@ -56,7 +56,7 @@ async def _read_all(replica: ReadReplica, reader: StableReader) -> None:
         before = reader.position
         piece = await replica.reader.read_cold(partition, before, READ_BYTES)
         if piece is not None:
-            reader.take(piece.records.read(), list(piece.aborted))
+            reader.take(piece.records.read(), piece.aborted)
         if reader.position == before:
             raise Violation(f"X6: {partition.name}: a read replica gives nothing at offset {before}")
     if reader.position != partition.last_stable_offset:

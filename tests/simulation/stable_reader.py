@@ -3,6 +3,8 @@
 Owns the client's side of the protocol: the list of aborted transactions in each answer, and where each one ends.
 """
 
+from collections.abc import Iterable
+
 from tests.simulation.clients import READ_BYTES, Consumer, Where
 from tiered.broker.broker import Broker
 from tiered.errors import OffsetNotAvailable, OffsetOutOfRange
@@ -43,25 +45,21 @@ class StableReader(Consumer):
             begins_anew, self._reads_for_the_last_time = not self._reads_for_the_last_time, True
         if begins_anew:
             self.position = 0
-        offset, data = self.position, b""
-        aborted: list[AbortedIndexEntry] = []
+        offset, batches = self.position, None
         match partition.plan_read(offset, committed_only=True):
             case read_plan.Hot():
-                found = partition.read_hot(offset, READ_BYTES, committed_only=True, at_least_one=True)
-                if found is not None:
-                    data, aborted = found.read(), partition.aborted_in(found, offset)
+                batches = partition.read_hot(offset, READ_BYTES, committed_only=True, at_least_one=True)
             case read_plan.Cold():
-                piece = await broker.reader.read_cold(partition, offset, READ_BYTES)
-                if piece is not None:
-                    data, aborted = piece.records.read(), list(piece.aborted)
+                batches = await broker.reader.read_cold(partition, offset, READ_BYTES)
                 self.world.counts["cold reads of committed records"] += 1
             case read_plan.CaughtUp():
                 return
             case read_plan.OutsideLog():
                 raise OffsetOutOfRange("not here")
-        self.take(data, aborted)
+        if batches is not None:
+            self.take(batches.records.read(), batches.aborted)
 
-    def take(self, data: bytes, aborted: list[AbortedIndexEntry]) -> None:
+    def take(self, data: bytes, aborted: Iterable[AbortedIndexEntry]) -> None:
         waiting = sorted(aborted, key=lambda each: each.first_offset)
         skipped: set[int] = set()
         checker = self.world.checker

@@ -18,6 +18,7 @@ from tiered.broker.transactions.marker_sender import MarkerSender
 from tiered.broker.transactions.verification import Verifications
 from tiered.cold.bucket import uploader
 from tiered.errors import TieredError
+from tiered.hot.lookup import Lookup
 from tiered.meta import group_offsets, transaction_offsets, transactions
 from tiered.read_replica.replica import BucketReader
 from tiered.rules.partition import producer_state
@@ -237,7 +238,7 @@ MUTANTS = (
     Mutant(
         name="aborted_not_told",
         breaks="X1: an answer to a read_committed Fetch does not name what was aborted",
-        patches=lambda: [(Partition, "aborted_in", lambda self, part, offset: [])],
+        patches=lambda: [(Lookup, "aborted_in", lambda self, segments, part, offset, end_offset: [])],
         plan=TRANSACTIONAL,
     ),
     Mutant(

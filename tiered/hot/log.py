@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from tiered.errors import Corrupt, LogDirFailed, OffsetOutOfRange, ShuttingDown
-from tiered.file_slice import FileSlice, OpenFile
+from tiered.file_slice import FileSlice, OpenFile, ReadBatches
 from tiered.formats.offset_index import OffsetIndex
 from tiered.formats.producer_snapshot import ProducerEntry, encode_producers
 from tiered.formats.record_batch import BatchHeader
@@ -20,7 +20,7 @@ from tiered.formats.segment_object import AbortedIndexEntry
 from tiered.formats.time_index import TimeIndex
 from tiered.hot.file_system import FileSystem, write_all
 from tiered.hot.flush import FlushState, producers_of
-from tiered.hot.lookup import Lookup
+from tiered.hot.lookup import Lookup, Segments
 from tiered.hot.recovery_report import Recovered, Recovery
 from tiered.hot.segment import INDEX_SUFFIXES, LOG_SUFFIX, BatchTail, LogConfig, LogSegment, SegmentInfo
 from tiered.hot.segment_files import OpenSegments, SegmentFile, segment_path, unlink_segment
@@ -348,9 +348,14 @@ class Log:
         """Whole batches from the one that holds `offset`, of one segment, none of them at or beyond `end_offset`.
 
         At most `max_bytes`, but with `min_one_batch` one batch at least. None when there is nothing (yet).
-        Raises OffsetOutOfRange outside the local log, OSError when the disk fails.
+        Raises OffsetOutOfRange outside the local log, FileNotFoundError where retention has just taken the segment,
+        any other OSError when the disk fails.
         """
-        segments = self._segments
+        return self._read(self._segments, offset, max_bytes, end_offset, min_one_batch)
+
+    def _read(
+        self, segments: Segments, offset: int, max_bytes: int, end_offset: int, min_one_batch: bool
+    ) -> FileSlice | None:
         log_end_offset = segments[-1].extent[0]
         if offset < segments[0].base_offset or offset > log_end_offset:
             raise OffsetOutOfRange(
@@ -361,13 +366,19 @@ class Log:
             return None
         return self._lookup.read(segments, offset, max_bytes, end_offset, min_one_batch)
 
+    def read_committed(
+        self, offset: int, max_bytes: int, *, end_offset: int, min_one_batch: bool = True
+    ) -> ReadBatches | None:
+        """The same, with the aborted transactions that a reader has to know of. Also raises CorruptBatch."""
+        segments = self._segments  # Retention and compaction put others there, also between the two looks at them.
+        records = self._read(segments, offset, max_bytes, end_offset, min_one_batch)
+        if records is None:
+            return None
+        return ReadBatches(records=records, aborted=self._lookup.aborted_in(segments, records, offset, end_offset))
+
     def aborted_between(self, start_offset: int, end_offset: int) -> list[AbortedIndexEntry]:
         """The aborted transactions with a part in these local offsets, in the order of their markers."""
         return self._lookup.aborted_between(self._segments, start_offset, end_offset)
-
-    def aborted_in(self, part: FileSlice, offset: int, end_offset: int) -> list[AbortedIndexEntry]:
-        """Those that a reader has to know of `part`, which `read` found at `offset`. Raises OSError, CorruptBatch."""
-        return self._lookup.aborted_in(self._segments, part, offset, end_offset)
 
     def offset_for_timestamp(self, timestamp_ms: int, end_offset: int) -> tuple[int, int] | None:
         """Offset and timestamp of the first local record below `end_offset` with at least this timestamp. Raises

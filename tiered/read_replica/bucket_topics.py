@@ -29,10 +29,9 @@ from tiered.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from tiered.file_slice import FileSlice
+from tiered.file_slice import ReadBatches
 from tiered.formats.checkpoint import CommittedSegment, TopicEntry
 from tiered.formats.segment_check import ExpectedSegment
-from tiered.formats.segment_object import AbortedIndexEntry
 from tiered.ids import TopicId, TopicPartition, is_legal_topic_name
 from tiered.metrics import TrafficState
 from tiered.rules.partition import read_plan
@@ -116,11 +115,8 @@ class BucketPartition:
         """Cold, CaughtUp, or OutOfRange; never Hot."""
         return self.cold.plan_read(offset)
 
-    def read_hot(self, offset: int, *_: object, **__: object) -> FileSlice | None:
+    def read_hot(self, offset: int, *_: object, **__: object) -> ReadBatches | None:
         raise AssertionError(f"{self.name}: nothing is hot, and {offset} is asked for")
-
-    def aborted_in(self, *_: object) -> Sequence[AbortedIndexEntry]:
-        raise AssertionError(f"{self.name}: nothing is hot")
 
     def outside(self, plan: read_plan.OutsideLog) -> TieredError:
         """Above the end it is OffsetNotAvailable: brokers may have what is not in the bucket yet, and nobody is sent

@@ -20,7 +20,7 @@ from tiered.broker.security.authentication import TokenLogins, check_http_logins
 from tiered.broker.security.client_quotas import ClientQuotas
 from tiered.broker.tiering.tier_reader import TierReader
 from tiered.cold.chunks.cache import ChunkCache
-from tiered.cold.chunks.reader import ColdReader, ColdRecords
+from tiered.cold.chunks.reader import ColdReader
 from tiered.cold.opening import open_store
 from tiered.cold.read_only_store import ReadOnlyStore
 from tiered.cold.timed_store import TimedStore
@@ -28,6 +28,7 @@ from tiered.config import BrokerSettings, ServeOptions
 from tiered.config.listeners import ListenerOptions
 from tiered.config.security import check_authentication
 from tiered.errors import InvalidConfig, ObjectMissing, ReadOnly, StoreUnavailable
+from tiered.file_slice import ReadBatches
 from tiered.metrics import CountersState
 from tiered.read_replica.bucket_topics import BucketPartition, BucketTopics
 from tiered.rules.security.sasl.mechanism import Mechanism
@@ -184,7 +185,7 @@ class BucketReader(TierReader):
         self._topics = topics
         self._said: dict[str, str] = {}
 
-    async def _in_store(self, partition: Any, offset: int, max_bytes: int, joined_bytes: int) -> ColdRecords | None:
+    async def _in_store(self, partition: Any, offset: int, max_bytes: int, joined_bytes: int) -> ReadBatches | None:
         return await self._twice(partition, partial(super()._in_store, partition, offset, max_bytes, joined_bytes))
 
     async def offset_for_timestamp(self, partition: Any, timestamp_ms: int) -> tuple[int, int] | None:

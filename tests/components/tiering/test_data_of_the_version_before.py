@@ -64,7 +64,7 @@ async def offsets_of(broker: Broker, partition: Partition) -> list[int]:
         else:
             hot = partition.read_hot(offset, 1 << 20, committed_only=False, at_least_one=True)
             assert hot is not None
-            data = hot.read()
+            data = hot.records.read()
         for _, header in whole_batches(data, 0, len(data)):
             offsets += range(header.base_offset, header.end_offset)
     return offsets

@@ -196,10 +196,11 @@ class AbortedModel(RuleBasedStateMachine):
         for start in range(0, end, 3):
             found = [row.last_offset for row in self.log.aborted_between(start, start + 3)]
             assert found == [each.marker for each in aborted if each.bases[0] < start + 3 and each.marker >= start]
-            part = self.log.read(start, 150, end_offset=end)
-            if part is not None:
-                stop = max(header.end_offset for _, header in record_batch.exact_batches(part.read(), 0, part.length))
-                told = {row.last_offset for row in self.log.aborted_in(part, start, end)}
+            batches = self.log.read_committed(start, 150, end_offset=end)
+            if batches is not None:
+                data = batches.records.read()
+                stop = max(header.end_offset for _, header in record_batch.exact_batches(data, 0, len(data)))
+                told = {row.last_offset for row in batches.aborted}
                 assert told >= {each.marker for each in aborted if each.bases[0] < stop and each.marker >= start}
 
 

@@ -22,7 +22,7 @@ from tests.support.transactional_logs import (
 )
 from tests.unit.hot.dying_file_system import DyingFileSystem, Killed
 from tests.unit.hot.log_files import NOW_MS, open_log
-from tiered.file_slice import FileSlice
+from tiered.file_slice import ReadBatches
 from tiered.formats.record_batch import BatchHeader, Record, exact_batches, read_header
 from tiered.hot.compaction import KEY_BYTES, CompactionPass
 from tiered.hot.file_system import FileSystem, RealFileSystem
@@ -85,15 +85,15 @@ def append(log: Log, batch: bytes, written: TransactionalLog) -> None:
     )
 
 
-def parts(log: Log, end_offset: int) -> Iterator[tuple[int, FileSlice, bytes]]:
+def parts(log: Log, end_offset: int) -> Iterator[tuple[int, ReadBatches, bytes]]:
     """What is read from one offset after another, whole segments at a time."""
     offset = 0
     while offset < end_offset:
-        part = log.read(offset, 1 << 20, end_offset=end_offset)
-        assert part is not None
-        data = part.read()
+        batches = log.read_committed(offset, 1 << 20, end_offset=end_offset)
+        assert batches is not None
+        data = batches.records.read()
         assert read_header(data).base_offset == offset
-        yield offset, part, data
+        yield offset, batches, data
         offset = offset_after(data)
 
 
@@ -104,9 +104,8 @@ def headers(log: Log, end_offset: int) -> list[BatchHeader]:
 def records_of(log: Log, end_offset: int) -> dict[int, Record]:
     """What a consumer gets of committed records, told of the aborted transactions that the log knows."""
     found: dict[int, Record] = {}
-    for offset, part, data in parts(log, end_offset):
-        named = log.aborted_in(part, offset, end_offset)
-        found |= consumed(data, [(each.producer_id, each.first_offset) for each in named], offset)
+    for offset, batches, data in parts(log, end_offset):
+        found |= consumed(data, [(each.producer_id, each.first_offset) for each in batches.aborted], offset)
     return found
 
 

@@ -32,7 +32,7 @@ from tiered.errors import (
     ShuttingDown,
     TieredError,
 )
-from tiered.file_slice import FileSlice
+from tiered.file_slice import ReadBatches
 from tiered.formats import record_batch
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.formats.producer_snapshot import ProducerEntry
@@ -567,18 +567,24 @@ class Partition(ColdEnd):
             log_end_offset=self.log.log_end_offset,
         )
 
-    def read_hot(self, offset: int, max_bytes: int, *, committed_only: bool, at_least_one: bool) -> FileSlice | None:
-        """Whole batches from the one that holds `offset`, below the high watermark; None when none fits."""
-        end = self.last_stable_offset if committed_only else self.high_watermark
-        return self.log.read(offset, max_bytes, end_offset=end, min_one_batch=at_least_one)
+    def read_hot(self, offset: int, max_bytes: int, *, committed_only: bool, at_least_one: bool) -> ReadBatches | None:
+        """Whole batches from the one that holds `offset`, below the high watermark; None when none fits, or when
+        local retention has been faster than the read, and the plan is another one now."""
+        try:
+            if committed_only:
+                return self.log.read_committed(
+                    offset, max_bytes, end_offset=self.last_stable_offset, min_one_batch=at_least_one
+                )
+            records = self.log.read(offset, max_bytes, end_offset=self.high_watermark, min_one_batch=at_least_one)
+        except (OffsetOutOfRange, FileNotFoundError):
+            if offset >= self.log.local_log_start_offset:
+                raise
+            return None
+        return None if records is None else ReadBatches(records=records)
 
     def aborted_between(self, start_offset: int, end_offset: int) -> list[AbortedIndexEntry]:
         """The aborted transactions with a part in these offsets, as far as they are on this disk."""
         return self.log.aborted_between(start_offset, end_offset)
-
-    def aborted_in(self, part: FileSlice, offset: int) -> list[AbortedIndexEntry]:
-        """Those that a reader has to know of `part`, which `read_hot` has found at `offset`. Raises OSError."""
-        return self.log.aborted_in(part, offset, self.last_stable_offset)
 
     # What the admin requests and the loader report
 

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 from tiered.broker.partitions.readable import Readable
 from tiered.broker.tiering.tier_reader import TierReader
-from tiered.cold.chunks.reader import ColdRecords
 from tiered.errors import CorruptBatch, LogDirFailed, OffsetOutOfRange, StoreUnavailable
-from tiered.file_slice import FileSlice
+from tiered.file_slice import FileSlice, ReadBatches
 from tiered.formats import record_batch
 from tiered.formats.aborted_ranges import AbortedRange, AbortedRanges
 from tiered.formats.record_batch import BatchHeader, Record
@@ -133,19 +132,15 @@ class RecordReader:
                 break
         return Page(records=tuple(found), next_offset=offset, is_end=False)
 
-    async def _range(self, partition: Readable, offset: int, committed_only: bool) -> ColdRecords | None:
+    async def _range(self, partition: Readable, offset: int, committed_only: bool) -> ReadBatches | None:
         """Whole batches from the one that holds `offset`; None when nothing may be read there yet."""
         for _ in range(TRIES):
+            batches = None
             match partition.plan_read(offset, committed_only=committed_only):
                 case read_plan.Hot():
-                    hot = partition.read_hot(offset, READ_BYTES, committed_only=committed_only, at_least_one=True)
-                    if hot is None:
-                        return None
-                    return ColdRecords(records=hot, aborted=partition.aborted_in(hot, offset) if committed_only else ())
+                    batches = partition.read_hot(offset, READ_BYTES, committed_only=committed_only, at_least_one=True)
                 case read_plan.Cold():
-                    found = await self._tiers.read_cold(partition, offset, READ_BYTES)
-                    if found is not None:
-                        return found
+                    batches = await self._tiers.read_cold(partition, offset, READ_BYTES)
                 case read_plan.CaughtUp():
                     return None
                 case read_plan.OutsideLog() as outside:
@@ -153,6 +148,8 @@ class RecordReader:
                         f"{partition.name}: offset {offset} is not in {outside.log_start_offset} to "
                         f"{outside.log_end_offset}; ask for one of these, or for earliest or latest"
                     )
+            if batches is not None:
+                return batches
         raise StoreUnavailable(f"{partition.name}: offset {offset} moves between the tiers; try again")
 
 

@@ -4,17 +4,21 @@ Owns no state of its own. Must never serve an offset below `log_start_offset`, n
 callers bound the answer by the high watermark or the last stable offset.
 """
 
+from collections.abc import Awaitable, Callable
+
 from tiered.broker.partitions.partition import Partition
 from tiered.broker.partitions.readable import Readable
-from tiered.cold.chunks.reader import ColdReader, ColdRecords
+from tiered.cold.chunks.reader import ColdReader
 from tiered.errors import Corrupt, StoreUnavailable, Throttled
-from tiered.file_slice import FileSlice
+from tiered.file_slice import FileSlice, ReadBatches
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.hot import resident
 from tiered.metrics import CountersState
 from tiered.runtime import BlockingPool
 
 LOOKUP_THREADS = 2
+# Local retention may take a segment between the looks at the two tiers, over and over again.
+TRIES = 5
 
 
 class TierReader:
@@ -30,7 +34,7 @@ class TierReader:
 
     async def read_cold(
         self, partition: Readable, offset: int, max_bytes: int, joined_bytes: int = 0
-    ) -> ColdRecords | None:
+    ) -> ReadBatches | None:
         """Whole batches from the one that holds `offset`, at least one, and which transactions of theirs were aborted;
         None when retention was faster. `joined_bytes`: how much may come of several chunks that are at hand.
 
@@ -49,7 +53,7 @@ class TierReader:
 
     async def _in_store(
         self, partition: Readable, offset: int, max_bytes: int, joined_bytes: int
-    ) -> ColdRecords | None:
+    ) -> ReadBatches | None:
         segment = partition.committed_segment_at(offset)
         if segment is None:
             return None
@@ -72,10 +76,14 @@ class TierReader:
 
     async def offset_for_timestamp(self, partition: Partition, timestamp_ms: int) -> tuple[int, int] | None:
         """(offset, timestamp) of the first record at or after `timestamp_ms`; None when there is none."""
-        found = await self._first_in_store(partition, timestamp_ms)
-        if found is not None:
-            return found
-        return await self._lookups.run(partition.log.offset_for_timestamp, timestamp_ms, partition.high_watermark)
+
+        async def look() -> tuple[int, int] | None:
+            found = await self._first_in_store(partition, timestamp_ms)
+            if found is not None:
+                return found
+            return await self._lookups.run(partition.log.offset_for_timestamp, timestamp_ms, partition.high_watermark)
+
+        return await _in_both_tiers(partition, look)
 
     async def _first_in_store(self, partition: Readable, timestamp_ms: int) -> tuple[int, int] | None:
         local_start = partition.offsets.local_log_start_offset
@@ -98,9 +106,13 @@ class TierReader:
 
     async def max_timestamp(self, partition: Partition) -> tuple[int, int] | None:
         """(offset, timestamp) of the first record with the greatest timestamp; None where no record has one."""
-        local_start = partition.log.local_log_start_offset
-        hot = await self._lookups.run(partition.log.max_timestamp_offset)
-        return await self._greatest_in_store(partition, local_start, hot)
+
+        async def look() -> tuple[int, int] | None:
+            local_start = partition.log.local_log_start_offset
+            hot = await self._lookups.run(partition.log.max_timestamp_offset)
+            return await self._greatest_in_store(partition, local_start, hot)
+
+        return await _in_both_tiers(partition, look)
 
     async def _greatest_in_store(
         self, partition: Readable, end_offset: int, best: tuple[int, int] | None
@@ -117,3 +129,21 @@ class TierReader:
                 partition.place_of(segment), start_offset=partition.log_start_offset, best=best
             )
         return best
+
+
+async def _in_both_tiers(
+    partition: Partition, look: Callable[[], Awaitable[tuple[int, int] | None]]
+) -> tuple[int, int] | None:
+    """What `look` finds in one tier and then in the other, of a moment at which nothing moved between the two: what did
+    would have been missed in both."""
+    for _ in range(TRIES):
+        local_start = partition.log.local_log_start_offset
+        try:
+            found = await look()
+        except FileNotFoundError:
+            if partition.log.local_log_start_offset == local_start:
+                raise
+            continue
+        if partition.log.local_log_start_offset == local_start:
+            return found
+    raise StoreUnavailable(f"{partition.name}: its segments move to the store as they are looked at; try again")

@@ -20,13 +20,13 @@ from tiered.cold.chunks.loads import ChecksState, ChunkLoads, named
 from tiered.cold.object_store import ObjectStore
 from tiered.cold.single_flight import SingleFlight
 from tiered.errors import Corrupt, CorruptBatch, CorruptObject
-from tiered.file_slice import FileSlice
+from tiered.file_slice import FileSlice, ReadBatches
 from tiered.formats import chunk_table, record_batch, segment_object
 from tiered.formats.batch_times import record_times
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.formats.chunk_table import NO_TIMESTAMP_MS, ChunkRow
 from tiered.formats.segment_check import ExpectedSegment
-from tiered.formats.segment_object import AbortedIndexEntry, SegmentTail
+from tiered.formats.segment_object import SegmentTail
 from tiered.rules.pacing import read_ahead
 from tiered.rules.pacing.read_ahead import DEFAULT_LIMITS, ReadAhead, ReadAheadLimits
 from tiered.runtime import BlockingPool
@@ -47,15 +47,6 @@ class ColdReaderState(ChecksState):
 
     reads: int = 0
     tails_opened: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ColdRecords:
-    """Whole batches, and the aborted transactions that have a part in them: a reader of what is committed skips
-    their records."""
-
-    records: FileSlice
-    aborted: Sequence[AbortedIndexEntry] = ()
 
 
 class ColdReader:
@@ -113,7 +104,7 @@ class ColdReader:
         max_bytes: int,
         joined_bytes: int = 0,
         following: CommittedSegment | None = None,
-    ) -> ColdRecords:
+    ) -> ReadBatches:
         """Whole batches from the one that holds `offset`: at least one, otherwise at most `max_bytes`, and never
         beyond a chunk, but for those that are at hand right behind it in the same file: at most `joined_bytes` with
         them. `offset` lies in the segment. `following` is the one after it, where reading ahead goes on."""
@@ -129,7 +120,7 @@ class ColdReader:
         elif was_held:
             chunk, index = self._joined(place, tail.chunks, index, chunk, min(max_bytes, joined_bytes), following)
             end_offset = tail.chunks[index].last_offset + 1
-        return ColdRecords(records=chunk, aborted=segment_object.aborted_between(tail.aborted, offset, end_offset))
+        return ReadBatches(records=chunk, aborted=segment_object.aborted_between(tail.aborted, offset, end_offset))
 
     async def offset_for_timestamp(
         self, place: ExpectedSegment, *, timestamp_ms: int, start_offset: int

@@ -259,9 +259,9 @@ def test_readers_are_told_of_what_was_aborted_on_each_replica_and_the_object_too
     for each in (leader, second):
         assert each.aborted_between(0, 5) == each.aborted_between(1, 2) == expected
         assert each.aborted_between(5, 9) == []
-        part = each.read_hot(0, 1 << 20, committed_only=True, at_least_one=True)
-        assert part is not None
-        assert each.aborted_in(part, 0) == expected
+        batches = each.read_hot(0, 1 << 20, committed_only=True, at_least_one=True)
+        assert batches is not None
+        assert batches.aborted == expected
         upload = each.log.segment_for_upload(0)
         assert upload.aborted == tuple(expected), "its marker is in the next segment"
         upload.close()

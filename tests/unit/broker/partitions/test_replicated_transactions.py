@@ -48,12 +48,12 @@ def seen(partition: Partition, max_bytes: int) -> dict[int, int | None]:
     found: dict[int, int | None] = {}
     offset = 0
     while True:
-        part = partition.read_hot(offset, max_bytes, committed_only=True, at_least_one=True)
-        if part is None:
+        batches = partition.read_hot(offset, max_bytes, committed_only=True, at_least_one=True)
+        if batches is None:
             return found
-        waiting = sorted(partition.aborted_in(part, offset), key=lambda each: each.first_offset)
+        waiting = sorted(batches.aborted, key=lambda each: each.first_offset)
         skipped: set[int] = set()
-        data = part.read()
+        data = batches.records.read()
         for _, header in whole_batches(data, 0, len(data)):
             while waiting and waiting[0].first_offset <= header.last_offset:
                 skipped.add(waiting.pop(0).producer_id)

@@ -1,7 +1,7 @@
 """Reads and look-ups by time over both tiers: the store's part first, and never what lies below the log start."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -13,6 +13,7 @@ from tests.unit.broker.tiering.tiers import SEGMENTS, Tiers, tiers
 from tiered.broker.tiering.tier_reader import TierReader
 from tiered.errors import CorruptObject
 from tiered.formats.record_batch import Record, encode_batch, read_header
+from tiered.hot.log import Log
 
 FIRST_MS = 1_700_000_000_000
 
@@ -74,6 +75,35 @@ async def test_the_latest_record_may_be_a_cold_one(tmp_path: Path) -> None:
         assert await reader.max_timestamp(made.partition) == (3, FIRST_MS + 100_000)
         await made.lifecycle.move_log_start(made.partition, 4)
         assert await reader.max_timestamp(made.partition) == (5, FIRST_MS + 5000)
+
+
+@pytest.mark.parametrize("is_looked_at_first", [True, False])
+async def test_what_moves_to_the_store_between_the_looks_at_the_two_tiers_is_not_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_looked_at_first: bool
+) -> None:
+    configs = {"local.retention.bytes": "0", "retention.ms": "-1"}
+    async with tiers(tmp_path, configs, written=written) as made, asyncio.TaskGroup() as group:
+        await made.upload_all()
+        await made.cold_reader.start(group)
+        partition, reader = made.partition, TierReader(made.cold_reader, made.context.disk, made.context.counters)
+        due = [1, 3, 5]
+
+        def beside(plain: Callable[..., tuple[int, int] | None]) -> Callable[..., tuple[int, int] | None]:
+            def looked_at(*arguments: int) -> tuple[int, int] | None:
+                found = plain(*arguments) if is_looked_at_first else None
+                if due:
+                    partition.log.delete_local_before(due.pop(0))
+                return found if is_looked_at_first else plain(*arguments)
+
+            return looked_at
+
+        for name in ("offset_for_timestamp", "max_timestamp_offset"):
+            monkeypatch.setattr(Log, name, beside(getattr(Log, name)))
+        assert await reader.max_timestamp(partition) == (3, FIRST_MS + 100_000)
+        assert not due
+        due = [5]
+        assert await reader.offset_for_timestamp(partition, FIRST_MS + 1) == (1, FIRST_MS + 1000)
+        await made.cold_reader.stop()
 
 
 async def test_a_look_up_by_time_finds_nothing_below_a_log_start_within_a_batch(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import asyncio
 import random
 import shutil
 from dataclasses import replace
+from io import FileIO
 from pathlib import Path
 
 import pytest
@@ -29,8 +30,11 @@ from tiered.broker.tiering.partition_loader import PartitionLoader
 from tiered.broker.tiering.tier_reader import TierReader
 from tiered.cold.bucket.segments import load_tail
 from tiered.formats.control_record import read_marker
+from tiered.formats.offset_index import OffsetIndex
 from tiered.formats.producer_snapshot import decode_producers
 from tiered.formats.record_batch import Record, encode_batch, read_header, stamp_offsets
+from tiered.hot.lookup import Lookup
+from tiered.hot.segment import LogSegment
 from tiered.rules.partition import read_plan
 from tiered.rules.transactions.transaction_state import ProducerIdAndEpoch
 
@@ -76,19 +80,17 @@ async def as_a_consumer(
         max_bytes = chance.choice([1, 300, 1 << 20])
         match partition.plan_read(offset, committed_only=True):
             case read_plan.Hot():
-                part = partition.read_hot(offset, max_bytes, committed_only=True, at_least_one=True)
-                assert part is not None
-                aborted = partition.aborted_in(part, offset)
+                batches = partition.read_hot(offset, max_bytes, committed_only=True, at_least_one=True)
                 tiers_read.add("hot")
             case read_plan.Cold():
-                answer = await reader.read_cold(partition, offset, max_bytes)
-                assert answer is not None
-                part, aborted = answer.records, list(answer.aborted)
+                batches = await reader.read_cold(partition, offset, max_bytes)
                 tiers_read.add("cold")
             case _:
                 return found, tiers_read
-        data = part.read()
-        found |= consumed(data, [(each.producer_id, each.first_offset) for each in aborted], offset)
+        if batches is None:  # It moved to the store after the plan.
+            continue
+        data = batches.records.read()
+        found |= consumed(data, [(each.producer_id, each.first_offset) for each in batches.aborted], offset)
         offset = offset_after(data)
 
 
@@ -135,6 +137,43 @@ async def test_a_reader_of_committed_records_gets_the_same_from_both_tiers(tmp_p
         assert "cold" in tiers_read
         assert await as_a_person(partition, records) == list(expected)
 
+        await asyncio.to_thread(records.close)
+        await made.cold_reader.stop()
+
+
+@pytest.mark.parametrize("is_person", [True, False])
+@pytest.mark.parametrize("is_opened_first", [True, False])
+async def test_what_moves_to_the_store_during_a_read_is_read_with_its_aborted_transactions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_opened_first: bool, is_person: bool
+) -> None:
+    """Local retention runs in a thread, which may take a segment before a reader has its file, or right after."""
+    chance = random.Random(8)
+    log = random_log(chance, steps=200, start_offset=START_OFFSET, ends_nothing=False)
+    configs = {"local.retention.bytes": "1500", "retention.ms": "-1", "tiered.chunk.bytes": "4096"}
+    plain, moves = Lookup.opened, 0
+    async with tiers(tmp_path, configs) as made, asyncio.TaskGroup() as group:
+        await made.cold_reader.start(group)
+        partition = made.partition
+        reader = TierReader(made.cold_reader, made.context.disk, made.context.counters)
+        records = RecordReader(reader, made.clock)
+        write(partition, log, made.clock.now_ms())
+        await upload(made)
+
+        def opened(self: Lookup, segment: LogSegment) -> tuple[FileIO, OffsetIndex]:
+            nonlocal moves
+            found = plain(self, segment) if is_opened_first else None
+            if chance.random() < 0.3:
+                due = tier_plan.local_delete_before(partition, made.clock.now_ms())
+                moves += len(partition.log.delete_local_before(min(segment.end_offset, due)))
+            return found or plain(self, segment)
+
+        monkeypatch.setattr(Lookup, "opened", opened)
+        expected = log.committed(log.last_stable_offset)
+        if is_person:
+            assert await as_a_person(partition, records) == list(expected)
+        else:
+            assert await as_a_consumer(partition, reader, chance) == (expected, {"hot", "cold"})
+        assert moves > 3
         await asyncio.to_thread(records.close)
         await made.cold_reader.stop()
 

@@ -187,16 +187,15 @@ def _look_at(entry: FetchEntry, partition: Readable, max_bytes: int, committed_o
             max_bytes = min(max_bytes, ANSWER_BYTES - found.total_bytes)
             if max_bytes <= 0 and not first:
                 return 0
-            found_slice = partition.read_hot(
-                entry.asked.fetch_offset, max(0, max_bytes), committed_only=committed_only, at_least_one=first
-            )
-            if found_slice is None:
+            offset = entry.asked.fetch_offset
+            batches = partition.read_hot(offset, max(0, max_bytes), committed_only=committed_only, at_least_one=first)
+            if batches is None:
+                if not isinstance(partition.plan_read(offset, committed_only=committed_only), read_plan.Hot):
+                    return _look_at(entry, partition, max_bytes, committed_only, found)  # Retention was faster.
                 return 0
-            entry.records = found_slice
-            if committed_only:
-                entry.aborted = partition.aborted_in(found_slice, entry.asked.fetch_offset)
-            found.total_bytes += found_slice.length
-            return found_slice.length
+            entry.records, entry.aborted = batches.records, batches.aborted
+            found.total_bytes += batches.records.length
+            return batches.records.length
         case read_plan.Cold():
             if max_bytes <= 0 and not first:
                 return 0
