@@ -31,6 +31,8 @@ class Call(Generic[T]):
         self.fn = fn
         self.snapshot = snapshot
         self.is_list = is_list
+        self.worked_ms = 0.0
+        """So long the database, or what waits for it, was at work on it; its waits for a turn do not count."""
         self._lock = threading.Lock()
         self._phase = _Phase.WAITING
         self._expired = False

@@ -25,12 +25,13 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError, InterfaceError, InternalError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
+from tiered import account
 from tiered.errors import MetadataOutcomeUnknown, MetadataUnavailable
 from tiered.meta import connections
 from tiered.meta.call import Call, DeadlinePassed
 from tiered.meta.listener import Listener, PostgresListener, SilentListener
 from tiered.metrics import CallTimes
-from tiered.runtime import BlockingPool, crash_point, jittered_backoff_ms
+from tiered.runtime import BlockingPool, SystemClock, crash_point, jittered_backoff_ms
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -110,9 +111,11 @@ class Database:
         self._lists = BlockingPool("meta-lists", threads=1, max_waiting=MAX_WAITING_LISTS)
         self._listeners: list[Listener] = []
         self._live: set[Call[Any]] = set()
+        self._clock = SystemClock()
         self._closing = threading.Event()
         self.times = CallTimes()
-        """Of `run` and `read`, the wait for a thread included: what a caller feels."""
+        """Of `run` and `read`, the wait for a thread included: what a caller feels. What the database took is charged
+        to whom it was for."""
 
     @classmethod
     def open(cls, url: str, *, deadline_ms: int = DEFAULT_DEADLINE_MS) -> "Database":
@@ -221,7 +224,7 @@ class Database:
             self._engine.dispose()
 
     async def _timed(self, operation: str, call: Call[T], deadline_ms: int | None, pool: BlockingPool) -> T:
-        loop = asyncio.get_running_loop()
+        loop, payer = asyncio.get_running_loop(), account.current()
         started_s, failed = loop.time(), False
         try:
             return await self._run(call, deadline_ms, pool)
@@ -230,6 +233,8 @@ class Database:
             raise
         finally:
             self.times.observe(operation, (loop.time() - started_s) * 1000.0, failed=failed)
+            if payer is not None and payer.charge is not None:
+                payer.charge(call.worked_ms)
 
     async def _run(self, call: Call[T], deadline_ms: int | None, pool: BlockingPool) -> T:
         seconds = (deadline_ms or self._deadline_ms) / 1000.0
@@ -275,6 +280,13 @@ class Database:
 
     def _attempt(self, call: Call[T]) -> T:
         call.begin()
+        started_ms = self._clock.monotonic_ms()
+        try:
+            return self._in_transaction(call)
+        finally:
+            call.worked_ms += self._clock.monotonic_ms() - started_ms
+
+    def _in_transaction(self, call: Call[T]) -> T:
         with self._engine.connect() as conn:
             if call.snapshot and not self._is_sqlite:  # SQLite's transactions always are snapshots
                 conn.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)

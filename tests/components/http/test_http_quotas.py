@@ -153,3 +153,12 @@ def test_who_has_made_too_many_partitions_is_refused(broker: BrokerProcess) -> N
         assert_refused(ask(broker, path, method=method, body=body), "controller_mutation_rate")
     assert ask(broker, f"{TOPICS}/one-more").status == 404
     assert ask(broker, f"{TOPICS}/changed").body["partition_count"] == 20
+
+
+def test_who_has_used_too_much_of_the_event_loop_and_of_sql_is_refused(broker: BrokerProcess) -> None:
+    limit(broker, "request_percentage", 0.001)
+    ask(broker, "/api/v1/groups")
+    refused = ask(broker, "/api/v1/groups")
+    assert_refused(refused, "request_percentage")
+    assert throttles(broker, "request_percentage") >= 1
+    assert ask(broker, "/healthz").status == 200, "whether it lives can be seen all the same"

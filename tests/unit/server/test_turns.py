@@ -7,6 +7,7 @@ from collections.abc import Coroutine, Hashable
 import pytest
 
 from tests.support.garbage import noted_garbage
+from tiered.account import Account, current
 from tiered.errors import ShuttingDown
 from tiered.server.kafka.transport.outbox import Parts
 from tiered.server.kafka.transport.requests import Answer, DelayedAnswer, Overlapping, Requests
@@ -54,7 +55,7 @@ class Stage:
 
     def ask(self, asker: Hashable, work: Work) -> "asyncio.Future[str]":
         answered = Answered()
-        asyncio.get_running_loop().call_soon(lambda: self._take(answered, self.turns.begin(asker, work)))
+        asyncio.get_running_loop().call_soon(lambda: self._take(answered, self.turns.begin(Account(asker), work)))
         return answered
 
     def _take(self, answered: "Answered", answer: Answer) -> None:
@@ -165,12 +166,12 @@ async def test_errors_come_out_as_they_are() -> None:
 
     def ask_at_once() -> None:
         try:
-            turns.begin("one", fails(0))
+            turns.begin(Account("one"), fails(0))
         except ValueError as error:
             errors.append(error)
 
     rests: list[Answer] = []
-    asyncio.get_running_loop().call_soon(lambda: rests.append(turns.begin("one", fails(1))))
+    asyncio.get_running_loop().call_soon(lambda: rests.append(turns.begin(Account("one"), fails(1))))
     asyncio.get_running_loop().call_soon(ask_at_once)
     await asyncio.sleep(0)
     assert str(errors.pop()) == "so"
@@ -258,7 +259,7 @@ async def test_a_request_that_asks_for_what_was_cancelled_is_an_error_as_others(
 
     def ask() -> None:
         try:
-            turns.begin("one", waits())
+            turns.begin(Account("one"), waits())
         except ShuttingDown as error:
             errors.append(error)
 
@@ -324,7 +325,7 @@ async def test_a_request_that_has_begun_hears_that_its_connection_has_ended(
         raise AssertionError("nobody lets it go on")
 
     def ask() -> None:
-        client.requests.take(turns.begin("one", waits()))
+        client.requests.take(turns.begin(Account("one"), waits()))
         if not ends_it_itself and not waits_for_its_turn:
             client.close()
 
@@ -349,7 +350,7 @@ async def test_an_answer_whose_connection_ended_before_it_waited_is_cleared_away
 
     async def first() -> Overlapping:
         client.closed = True
-        return Overlapping(turns.after(done, "one", late))
+        return Overlapping(turns.after(done, Account("one"), late))
 
     client.requests.take(first())
     async with asyncio.timeout(5):
@@ -368,7 +369,7 @@ async def test_a_request_that_is_broken_off_in_a_pause_leaves_nothing_for_the_co
             paused.set()
 
     with noted_garbage() as garbage:
-        asyncio.get_running_loop().call_soon(lambda: client.requests.take(turns.begin("one", pauses())))
+        asyncio.get_running_loop().call_soon(lambda: client.requests.take(turns.begin(Account("one"), pauses())))
         await paused.wait()
         client.close()
         async with asyncio.timeout(5):
@@ -377,3 +378,22 @@ async def test_a_request_that_is_broken_off_in_a_pause_leaves_nothing_for_the_co
         for _ in range(3):  # What is called at the task's end.
             await asyncio.sleep(0)
     assert not garbage
+
+
+async def test_each_step_is_made_on_behalf_of_its_asker_and_a_wait_on_behalf_of_nobody() -> None:
+    stage, seen = Stage(), []
+
+    async def work(name: str) -> Parts:
+        for _ in range(3):
+            seen.append((name, current()))
+            await asyncio.sleep(0)
+            seen.append((name, current()))
+            await asyncio.sleep(0.001)
+        return [name.encode()]
+
+    tasks = [stage.ask(name, work(name)) for name in ("ann", "ben", "ann")]
+    while not all(task.done() for task in tasks):
+        assert current() is None
+        await asyncio.sleep(0)
+    assert len(seen) == 18
+    assert all(account == Account(name) for name, account in seen)

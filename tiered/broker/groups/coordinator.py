@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from tiered.account import OwnersTurns
 from tiered.broker.context import BrokerContext
 from tiered.broker.groups import stored_members
 from tiered.broker.groups.checkpoints import GroupCheckpointWriter
@@ -119,6 +120,7 @@ class GroupCoordinator:
         self._groups: dict[str, Group] = {}
         self._loading: dict[str, _LoadingState] = {}
         self._idle: set[str] = set()
+        self._list_turns = OwnersTurns()
         self._worker = Worker()
         self._serving = False
         self.on_slots_changed: Callable[[Collection[int], Collection[int]], None] = lambda _lost, _gained: None
@@ -346,18 +348,19 @@ class GroupCoordinator:
     async def list_groups(self, scope: NameScope) -> list[GroupSummary]:
         """Every group of the scope that this broker coordinates, in memory or only stored.
 
-        Raises CoordinatorNotAvailable.
+        Raises CoordinatorNotAvailable, and Throttled where too many lists of one asker wait.
         """
-        found = {
-            stored.group_id: GroupSummary(
-                group_id=stored.group_id,
-                kind=GroupKind(stored.kind),
-                protocol_type=stored.protocol_type,
-                state=GroupState.EMPTY.value,
-                member_count=0,
-            )
-            async for stored in self.offsets.list_groups(scope)
-        }
+        async with self._list_turns.taken():
+            found = {
+                stored.group_id: GroupSummary(
+                    group_id=stored.group_id,
+                    kind=GroupKind(stored.kind),
+                    protocol_type=stored.protocol_type,
+                    state=GroupState.EMPTY.value,
+                    member_count=0,
+                )
+                async for stored in self.offsets.list_groups(scope)
+            }
         found |= {group_id: group.summary() for group_id, group in self._groups.items() if scope.holds(group_id)}
         return list(found.values())
 

@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import islice
 
+from tiered.account import OwnersTurns
 from tiered.broker.context import BrokerContext
 from tiered.broker.groups.commit_writer import OffsetCommits
 from tiered.broker.groups.slots import HeldSlots
@@ -113,6 +114,7 @@ class TransactionCoordinator:
         self._completions = asyncio.Event()
         self._turns: dict[str, _TurnState] = {}
         self._idle: set[str] = set()
+        self._list_turns = OwnersTurns()
         self._to_load: set[int] = set()
         """Slots whose open transactions have not been read yet."""
         self._unsure: set[str] = set()
@@ -323,11 +325,14 @@ class TransactionCoordinator:
         open_only: bool = False,
         with_partitions: bool = False,
     ) -> AsyncIterator[Transaction]:
-        """Those of this broker's slots, as `listing.listed` has them. Raises CoordinatorLoading."""
+        """Those of this broker's slots, as `listing.listed` has them, one list of one asker at a time. Raises
+        CoordinatorLoading, and Throttled where too many of them wait."""
         self._require_loaded()
         slots = tuple(self._slots.epochs)
-        return listed(
-            self._context.database, slots, scope, is_wanted, open_only=open_only, with_partitions=with_partitions
+        return self._list_turns.one(
+            listed(
+                self._context.database, slots, scope, is_wanted, open_only=open_only, with_partitions=with_partitions
+            )
         )
 
     def open_transactions(self) -> list[Transaction]:

@@ -19,7 +19,7 @@ from yarl import URL
 from tiered.broker.broker import Broker
 from tiered.errors import TieredError
 from tiered.rules.security.certificate_names import PrincipalMapping
-from tiered.server.http.door import browser_guard, limits, logins, rights
+from tiered.server.http.door import browser_guard, limits, logins, quotas, rights
 from tiered.server.http.door.audited import audited
 from tiered.server.http.door.connection import Hangup, HttpConnection, OpenConnections, TlsGate, TooManyConnections
 from tiered.server.http.door.keys import BROKER, SERVICE, Service
@@ -70,6 +70,7 @@ def guarded(service: Service, routes: Sequence[Route]) -> web.Application:
             logins.known_by_certificate,
             logins.logged_in,
             rights.authorized,
+            quotas.accounted,
         ]
     )
     app[SERVICE] = service

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
+from tiered.account import Account
 from tiered.broker.broker import Broker
 from tiered.errors import MalformedRequest, Throttled
-from tiered.rules.security.principal import Principal
+from tiered.rules.security.principal import ANONYMOUS
 from tiered.runtime import in_turns as in_turns  # noqa: PLC0414 - handlers take it from here, as all that they need
 from tiered.server.kafka import audited, throttling
 from tiered.server.kafka.transport.connection import Connection
@@ -184,7 +185,7 @@ class Dispatch:
         else:
             answer = self._handle(api, request)
         if api.raw is None and isinstance(answer, Coroutine):
-            return self._turns.begin(_asker(connection), cast(Work, answer))
+            return self._turns.begin(self._account(connection), cast(Work, answer))
         return answer
 
     def _handle_timed(self, api: Api, request: RawRequest) -> Answer:
@@ -198,6 +199,14 @@ class Dispatch:
         finally:
             throttling.used(broker, connection, started_ms)
         return throttling.timed(broker, connection, answer) if asyncio.iscoroutine(answer) else answer
+
+    def _account(self, connection: Connection) -> Account:
+        """Who takes turns with others, and pays for what SQL does. Where nobody is asked who they are, an address."""
+        principal = connection.principal
+        owner = connection.host if principal is None or principal == ANONYMOUS else principal
+        if not self._broker.client_quotas.limits_requests:
+            return Account(owner)
+        return Account(owner, partial(throttling.charge, self._broker, connection))
 
     def _handle(self, api: Api, request: RawRequest) -> Answer:
         """The answer of an API without a hand-written codec."""
@@ -233,7 +242,7 @@ class Dispatch:
                 audited.note(self._broker.audit, context.connection, api.audit, api.name, request, message)
         if isinstance(message, Later):
             work = self._answer_late(api, context, correlation_id, message, started_ms)
-            return Overlapping(self._turns.after(message.done, _asker(context.connection), work))
+            return Overlapping(self._turns.after(message.done, self._account(context.connection), work))
         return await self._framed(api, context, correlation_id, message, started_ms, started_ms)
 
     async def _answer_late(
@@ -258,11 +267,6 @@ class Dispatch:
         counters.requests[api.name] += 1
         counters.request_latency[api.name].observe(clock.monotonic_ms() - started_ms)
         return framed(api.key, context.api_version, correlation_id, body)
-
-
-def _asker(connection: Connection) -> tuple[Principal | None, str]:
-    """Who takes turns with others."""
-    return connection.principal, connection.host
 
 
 async def encoded_in_turns(message: Any) -> bytearray:

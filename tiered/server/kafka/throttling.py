@@ -6,12 +6,12 @@ themselves are exempt. Must never hold up an answer, nor count what was used: th
 """
 
 import math
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tiered.errors import Throttled
 from tiered.rules.security.quotas import QuotaKey
-from tiered.server.kafka.transport.turns import Stepped
+from tiered.server.kafka.transport.turns import Stepped, let_others
 
 if TYPE_CHECKING:
     from tiered.broker.broker import Broker
@@ -126,7 +126,7 @@ class Mutations:
 
 
 def request_rest_ms(broker: "Broker", connection: "Connection") -> int:
-    """The throttle time of a request whose client has used more of the event loop than it may."""
+    """The throttle time of a request whose client has used more of the event loop, and of SQL, than it may."""
     buckets = buckets_of(broker, connection)
     if buckets is None or buckets.request is None:
         return 0
@@ -136,10 +136,14 @@ def request_rest_ms(broker: "Broker", connection: "Connection") -> int:
 
 def used(broker: "Broker", connection: "Connection", since_ms: float) -> None:
     """Counts the event loop's time since then, of the broker's clock."""
+    charge(broker, connection, broker.clock.monotonic_ms() - since_ms)
+
+
+def charge(broker: "Broker", connection: "Connection", used_ms: float) -> None:
+    """Counts time of the event loop, or of SQL."""
     buckets = buckets_of(broker, connection)
     if buckets is not None and buckets.request is not None:
-        now_ms = broker.clock.monotonic_ms()
-        buckets.request.take(now_ms - since_ms, now_ms)
+        buckets.request.take(used_ms, broker.clock.monotonic_ms())
 
 
 def timed(broker: "Broker", connection: "Connection", work: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
@@ -152,9 +156,4 @@ def timed(broker: "Broker", connection: "Connection", work: Coroutine[Any, Any, 
         finally:
             used(broker, connection, started_ms)
 
-    return Stepped(work, step=step, pause=_pause)
-
-
-def _pause(number: int) -> Generator[None, None, None]:
-    if number:
-        yield
+    return Stepped(work, step=step, pause=let_others)

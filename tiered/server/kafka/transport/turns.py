@@ -1,6 +1,6 @@
 """Chooses the request that computes next, of all that are not for records: one short step at a time.
 
-Owns the queue of those that wait for the event loop's time: askers (a principal at an address) take turns, so that a
+Owns the queue of those that wait for the event loop's time: askers (users, or addresses) take turns, so that a
 client that asks for a thousand expensive answers does not slow down others. Records never wait here: between two steps
 the loop serves whoever produces or fetches. Must never decide what a request may do, nor hold one up while nobody else
 computes.
@@ -10,10 +10,11 @@ import asyncio
 import math
 from asyncio.tasks import _enter_task, _leave_task
 from collections import OrderedDict, deque
-from collections.abc import Callable, Coroutine, Generator, Hashable
+from collections.abc import Callable, Coroutine, Generator
 from functools import partial
 from typing import Any, NamedTuple, TypeVar, cast
 
+from tiered.account import Account, on_behalf_of
 from tiered.errors import ShuttingDown
 from tiered.server.kafka.transport.outbox import Parts
 from tiered.server.kafka.transport.requests import DelayedAnswer, Overlapping
@@ -95,7 +96,7 @@ class Turns:
         self._loop = asyncio.get_running_loop()
         self._now_ms = now_ms
         """Milliseconds, of a clock that never goes back."""
-        self._askers: OrderedDict[Hashable, _Asker] = OrderedDict()
+        self._askers: OrderedDict[Account, _Asker] = OrderedDict()
         """In the order of their turns. Only who waits is in here."""
         self._used_ms = 0.0
         self._is_scheduled = False
@@ -109,7 +110,7 @@ class Turns:
     def waiting(self) -> int:
         return sum(len(each.new) + len(each.begun) for each in self._askers.values())
 
-    def begin(self, asker: Hashable, work: Work) -> Begun:
+    def begin(self, asker: Account, work: Work) -> Begun:
         """What the work gives, where it may compute at once and waits for nothing: no task is made for it. Else its
         rest, or all of it, which waits for its turn. So does each step after an `asyncio.sleep(0)`."""
         is_free = self._woken is None and not self._askers and self._used_ms < STEP_MS
@@ -120,16 +121,16 @@ class Turns:
         self._schedule()
         return new
 
-    def after(self, done: "asyncio.Future[None]", asker: Hashable, work: Work) -> DelayedAnswer:
+    def after(self, done: "asyncio.Future[None]", asker: Account, work: Work) -> DelayedAnswer:
         """The work, which begins when something else is done and its turn has come."""
         return _New(work, partial(self.begin, asker), done)
 
-    def _first_step(self, asker: Hashable, work: Work) -> Given | Work:
+    def _first_step(self, asker: Account, work: Work) -> Given | Work:
         loop, later = self._loop, self._later_task
         task = cast("asyncio.Task[Any]", later)
         _enter_task(loop, task)
         try:
-            waited_for = self.step(partial(work.send, None))
+            waited_for = self._step_of(asker, partial(work.send, None))
         except StopIteration as end:
             given: Given = end.value
             return given
@@ -140,7 +141,18 @@ class Turns:
         self._later_task = _LaterTask()
         if waited_for is not None:
             waited_for._asyncio_future_blocking = False  # noqa: SLF001 - until its task waits others may
-        return Stepped(work, step=self.step, pause=partial(self.pause, asker), begun=_HadFirstStep(waited_for, later))
+        return Stepped(
+            work,
+            step=partial(self._step_of, asker),
+            pause=partial(self.pause, asker),
+            begun=_HadFirstStep(waited_for, later),
+        )
+
+    def _step_of(self, asker: Account, call: Callable[[], T]) -> T:
+        try:
+            return on_behalf_of(asker, partial(self.step, call))
+        finally:
+            del call  # As in `step`.
 
     def step(self, call: Callable[[], T]) -> T:
         """The result of the request; its time counts."""
@@ -152,7 +164,7 @@ class Turns:
             self._used_ms += self._now_ms() - started_ms
             self._schedule()
 
-    def pause(self, asker: Hashable, number: int) -> Generator[Any, Any, None]:
+    def pause(self, asker: Account, number: int) -> Generator[Any, Any, None]:
         """Returns when who has paused so many times may compute."""
         waiter = self._loop.create_future()
         begun = self._askers.setdefault(asker, _Asker()).begun
@@ -296,3 +308,9 @@ class Stepped(Coroutine[Any, Any, T]):
     def close(self) -> None:
         self._steps.close()
         self._work.close()
+
+
+def let_others(number: int) -> Generator[None, None, None]:
+    """A `pause` of one turn of the event loop."""
+    if number:
+        yield

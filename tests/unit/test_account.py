@@ -1,0 +1,106 @@
+"""Lists of one owner wait for each other, and what SQL does for an owner is charged to it."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Coroutine
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from tiered.account import MAX_WAITING, Account, OwnersTurns, on_behalf_of
+from tiered.errors import Throttled
+from tiered.meta.engine import Database
+from tiered.server.kafka.transport.turns import Stepped, let_others
+
+T = TypeVar("T")
+
+
+async def of(account: Account, work: Coroutine[Any, Any, T]) -> T:
+    return await Stepped(work, step=partial(on_behalf_of, account), pause=let_others)
+
+
+class Stage:
+    """Work that goes on until it is let go."""
+
+    def __init__(self) -> None:
+        self.turns = OwnersTurns()
+        self.running: list[str] = []
+        self.may_end = asyncio.Event()
+
+    async def work(self, name: str) -> None:
+        async with self.turns.taken():
+            self.running.append(name)
+            await self.may_end.wait()
+            self.running.remove(name)
+
+    async def begun(self, group: asyncio.TaskGroup, *names: str) -> None:
+        for name in names:
+            group.create_task(of(Account(name[0]), self.work(name)))
+        for _ in range(10):
+            await asyncio.sleep(0)
+
+
+async def test_one_piece_of_work_of_each_owner_runs_at_a_time() -> None:
+    stage = Stage()
+    async with asyncio.TaskGroup() as group:
+        await stage.begun(group, "a1", "a2", "b1", "b2")
+        assert stage.running == ["a1", "b1"]
+        stage.may_end.set()
+    assert stage.running == []
+    assert not stage.turns._places, "nothing is kept of who has gone"
+
+
+async def test_what_a_broker_does_by_itself_waits_for_nobody() -> None:
+    stage = Stage()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(stage.work("x"))
+        group.create_task(stage.work("y"))
+        await stage.begun(group, "a1")
+        assert stage.running == ["x", "y", "a1"]
+        stage.may_end.set()
+
+
+async def test_an_owner_of_whom_too_much_waits_is_refused_and_others_are_not() -> None:
+    stage = Stage()
+    async with asyncio.TaskGroup() as group:
+        await stage.begun(group, *(f"a{number}" for number in range(MAX_WAITING + 1)))
+        with pytest.raises(Throttled, match="ask for one after the other"):
+            await of(Account("a"), stage.work("a-more"))
+        await stage.begun(group, "b1")
+        assert stage.running == ["a0", "b1"]
+        stage.may_end.set()
+    await of(Account("a"), stage.work("a-again"))
+
+
+async def test_a_list_that_is_given_up_in_the_middle_ends_its_turn() -> None:
+    async def numbers() -> AsyncIterator[int]:
+        for number in range(3):
+            yield number
+
+    turns = OwnersTurns()
+
+    async def first() -> int:
+        async for number in turns.one(numbers()):
+            return number
+        return -1
+
+    assert await of(Account("a"), first()) == 0
+    async with asyncio.timeout(5):
+        assert await of(Account("a"), first()) == 0
+
+
+async def test_the_time_of_sql_is_charged_to_whom_it_was_for(tmp_path: Path) -> None:
+    database = Database.open(f"sqlite:///{tmp_path}/meta.db")
+    charged: list[float] = []
+    ann = Account("ann", charged.append)
+    try:
+        for call in (database.run, database.read, database.read_part):
+            charged.clear()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(call(lambda _: time.sleep(0.2)))  # A broker's own, which the next one waits for.
+                group.create_task(of(ann, call(lambda _: time.sleep(0.05))))
+            assert 50 <= sum(charged) < 200, f"of {call.__name__}: the wait for a turn does not count"
+    finally:
+        await database.close()

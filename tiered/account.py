@@ -1,0 +1,91 @@
+"""On whose behalf the present step runs: whom its costs are counted against, and whose other work it waits behind.
+
+Owns that one fact, and turns of owners. Whoever runs a client's request says so around each of its steps; between two
+steps, in tasks and on threads nobody is meant, and what a broker does by itself has no account. Must never decide what
+anybody may do.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Hashable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from tiered.errors import Throttled
+
+T = TypeVar("T")
+
+MAX_WAITING = 100
+"""Of one owner's work, for its turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Two of the same `owner` are one. `charge` takes milliseconds of a thread that worked for it; None where nobody
+    counts them."""
+
+    owner: Hashable
+    charge: Callable[[float], None] | None = field(default=None, compare=False)
+
+
+_current: Account | None = None
+
+
+def current() -> Account | None:
+    """Whose step this is; None where it is nobody's."""
+    return _current
+
+
+def on_behalf_of(account: Account, call: Callable[[], T]) -> T:
+    """The result of `call`, a step of the owner's work: it waits for nothing."""
+    global _current  # noqa: PLW0603 - the loop runs one step at a time
+    outer, _current = _current, account
+    try:
+        return call()
+    finally:
+        _current = outer
+        del call  # It may hold an exception, which holds this frame from now on.
+
+
+class OwnersTurns:
+    """One piece of work at a time of each owner; those of other owners do not wait for it."""
+
+    def __init__(self) -> None:
+        self._places: dict[Hashable, _Place] = {}
+
+    @asynccontextmanager
+    async def taken(self) -> AsyncIterator[None]:
+        """While it is the turn of whose step this is. Raises Throttled where too much of theirs waits."""
+        account = current()
+        if account is None:
+            yield
+            return
+        owner = account.owner
+        place = self._places.setdefault(owner, _Place())
+        if place.count > MAX_WAITING:
+            raise Throttled(f"{MAX_WAITING} lists of yours wait for their turn; ask for one after the other")
+        place.count += 1
+        try:
+            async with place.turn:
+                yield
+        finally:
+            place.count -= 1
+            if not place.count:
+                del self._places[owner]
+
+    async def one(self, things: AsyncIterator[T]) -> AsyncIterator[T]:
+        """The same things, of which the first comes when it is the owner's turn, until the last or until nobody wants
+        another."""
+        async with self.taken():
+            async for each in things:
+                yield each
+
+
+class _Place:
+    """One owner's: what runs and waits."""
+
+    __slots__ = ("count", "turn")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.turn = asyncio.Lock()
