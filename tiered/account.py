@@ -1,22 +1,28 @@
 """On whose behalf the present step runs: whom its costs are counted against, and whose other work it waits behind.
 
-Owns that one fact, and turns of owners. Whoever runs a client's request says so around each of its steps; between two
-steps, in tasks and on threads nobody is meant, and what a broker does by itself has no account. Must never decide what
-anybody may do.
+Owns that one fact, turns of owners, and counts of what they bring. Whoever runs a client's request says so around each
+of its steps; between two steps, in tasks and on threads nobody is meant, and what a broker does by itself has no
+account. Must never decide what anybody may do.
 """
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Callable, Hashable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from tiered.errors import Throttled
+from tiered.rules.pacing.token_bucket import TokenBucketState
+from tiered.runtime import Clock
 
 T = TypeVar("T")
 
 MAX_WAITING = 100
 """Of one owner's work, for its turn."""
+MAX_OWNERS = 10_000
+"""Whose days are remembered. Names of owners may be made up; those silent for longest are forgotten."""
+DAY_MS = 24 * 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +85,39 @@ class OwnersTurns:
         async with self.taken():
             async for each in things:
                 yield each
+
+
+class OwnersDays:
+    """How many of something new each owner may bring in a day: all of them at once, then one after the other."""
+
+    def __init__(self, what: str, setting: str, per_day: Callable[[], int], clock: Clock) -> None:
+        """`what` they are, in the plural, and the name of the setting that `per_day` reads."""
+        self._what = what
+        self._setting = setting
+        self._per_day = per_day
+        self._clock = clock
+        self._buckets: dict[Hashable, TokenBucketState] = {}
+
+    def take(self) -> None:
+        """Counts one more of whose step this is. Raises Throttled when it has to wait."""
+        account, per_day, now_ms = current(), self._per_day(), self._clock.monotonic_ms()
+        if account is None:
+            return
+        rate_per_s = per_day * 1000.0 / DAY_MS
+        bucket = self._buckets.pop(account.owner, None)
+        if bucket is None:
+            bucket = TokenBucketState(rate_per_s, window_ms=DAY_MS, now_ms=now_ms)
+            if len(self._buckets) >= MAX_OWNERS:
+                del self._buckets[next(iter(self._buckets))]
+        elif bucket.rate_per_s != rate_per_s:
+            bucket.change_rate(rate_per_s, now_ms)
+        self._buckets[account.owner] = bucket
+        rest_ms = bucket.try_take(1, now_ms)
+        if rest_ms:
+            raise Throttled(
+                f"{account.owner} has brought {per_day} new {self._what} within a day, as many as may be "
+                f"({self._setting}); the next one may come in {math.ceil(rest_ms / 1000)} s"
+            )
 
 
 class _Place:

@@ -1,4 +1,4 @@
-"""Lists of one owner wait for each other, and what SQL does for an owner is charged to it."""
+"""Lists of one owner wait for each other, what it brings has a bound, and what SQL does for it is charged to it."""
 
 import asyncio
 import time
@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from tiered.account import MAX_WAITING, Account, OwnersTurns, on_behalf_of
+from tests.unit.broker.context import SetClock
+from tiered.account import DAY_MS, MAX_OWNERS, MAX_WAITING, Account, OwnersDays, OwnersTurns, on_behalf_of
 from tiered.errors import Throttled
 from tiered.meta.engine import Database
 from tiered.server.kafka.transport.turns import Stepped, let_others
@@ -104,3 +105,42 @@ async def test_the_time_of_sql_is_charged_to_whom_it_was_for(tmp_path: Path) -> 
             assert 50 <= sum(charged) < 200, f"of {call.__name__}: the wait for a turn does not count"
     finally:
         await database.close()
+
+
+class Clock(SetClock):
+    """It stands until somebody waits."""
+
+    def monotonic_ms(self) -> float:
+        return self.waited_ms
+
+
+def brought(days: OwnersDays, owner: str, count: int) -> int:
+    """How many of so many the owner may bring."""
+    for number in range(count):
+        try:
+            on_behalf_of(Account(owner), days.take)
+        except Throttled:
+            return number
+    return count
+
+
+def test_each_owner_may_bring_so_many_in_a_day_and_those_of_others_do_not_count() -> None:
+    clock, limit = Clock(), 10
+    days = OwnersDays("groups", "tiered.max.new.groups.per.day", lambda: limit, clock)
+    assert brought(days, "alice", 50) == 10
+    assert brought(days, "bob", 5) == 5
+    days.take()  # A broker's own.
+    with pytest.raises(Throttled, match=r"alice .* 10 new groups .* \(tiered.max.new.groups.per.day\); .* in 1 s"):
+        on_behalf_of(Account("alice"), days.take)
+    clock.waited_ms += DAY_MS // 10
+    assert brought(days, "alice", 50) == 1
+    limit = 20
+    clock.waited_ms += DAY_MS
+    assert brought(days, "alice", 50) == 20, "a setting counts from when it is set"
+
+
+def test_owners_that_are_made_up_take_bounded_memory() -> None:
+    days = OwnersDays("groups", "a setting", lambda: 1, Clock())
+    for number in range(MAX_OWNERS + 10):
+        assert brought(days, f"user-{number}", 1) == 1
+    assert len(days._buckets) == MAX_OWNERS

@@ -64,6 +64,12 @@ class GroupSettings:
         ConfigType.LONG, 256 << 20, "What all groups and their members may take of this broker's memory.",
         minimum=1 << 20,
     )
+    tiered_max_new_groups_per_day: int = setting(
+        ConfigType.INT, 50_000,
+        "Groups that nobody knows yet which one user (an address, where nobody is asked who they are) may bring to "
+        "this broker in a day.",
+        minimum=1,
+    )
     tiered_offset_commit_linger_ms: int = setting(
         ConfigType.INT, -1,
         "How long offset commits of many groups are gathered for one SQL transaction. -1: not at all while they come "

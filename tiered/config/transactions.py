@@ -37,4 +37,10 @@ class TransactionSettings:
     transactional_id_expiration_ms: int = setting(
         ConfigType.INT, 604_800_000, "How long a transactional id that nobody uses is remembered.", minimum=1,
     )
+    tiered_max_new_transactional_ids_per_day: int = setting(
+        ConfigType.INT, 500_000,
+        "Transactional ids that nobody knows yet which one user (an address, where nobody is asked who they are) may "
+        "bring to this broker in a day. Flink makes some at each checkpoint.",
+        minimum=1,
+    )
     # fmt: on

@@ -79,6 +79,7 @@ class ClassicGroups:
         if group is None:
             if request.member_id:
                 raise _unknown_group(request.group_id)
+            self._coordinator.count_new()
             group = self._coordinator.adopt(ClassicGroup(self._coordinator, request.group_id))
         assert isinstance(group, ClassicGroup), "there are two kinds of groups"
         answer = group.join(request)

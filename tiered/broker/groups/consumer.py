@@ -114,6 +114,8 @@ class ConsumerGroups:
         if isinstance(group, ClassicGroup) and group.members:
             found = upgrade.to_consumer(self._coordinator, group)
         else:
+            if group is None:
+                self._coordinator.count_new()
             epoch = 0 if group is None else group.generation
             found = ConsumerGroup(self._coordinator, heartbeat.group_id, epoch=epoch)
             if group is not None:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from tiered.account import OwnersTurns
+from tiered.account import OwnersDays, OwnersTurns
 from tiered.broker.context import BrokerContext
 from tiered.broker.groups import stored_members
 from tiered.broker.groups.checkpoints import GroupCheckpointWriter
@@ -121,6 +121,12 @@ class GroupCoordinator:
         self._loading: dict[str, _LoadingState] = {}
         self._idle: set[str] = set()
         self._list_turns = OwnersTurns()
+        self._new_groups = OwnersDays(
+            "groups",
+            "tiered.max.new.groups.per.day",
+            lambda: context.settings.groups.tiered_max_new_groups_per_day,
+            context.clock,
+        )
         self._worker = Worker()
         self._serving = False
         self.on_slots_changed: Callable[[Collection[int], Collection[int]], None] = lambda _lost, _gained: None
@@ -320,6 +326,10 @@ class GroupCoordinator:
         self._groups[group.group_id] = group
         return group
 
+    def count_new(self) -> None:
+        """Before a group is made that nobody knew. Raises Throttled where its client has brought too many."""
+        self._new_groups.take()
+
     def forget(self, group_id: str) -> None:
         """Drops an empty group from memory: its offsets expired, or it was deleted."""
         group = self._groups.get(group_id)
@@ -406,6 +416,7 @@ class GroupCoordinator:
             if generation != NO_GENERATION:
                 raise IllegalGeneration(f"group {group_id} is not known; join it again")
             # Offsets without members: a tool, or a consumer that assigns its partitions itself.
+            self.count_new()
             group = self.adopt(ClassicGroup(self, group_id))
         group.check_commit(member_id, instance_id, generation, is_transactional=is_transactional)
         # In a KIP-848 group a commit is of its member's epoch, and other members' changes don't void it. A producer

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import islice
 
-from tiered.account import OwnersTurns
+from tiered.account import OwnersDays, OwnersTurns
 from tiered.broker.context import BrokerContext
 from tiered.broker.groups.commit_writer import OffsetCommits
 from tiered.broker.groups.slots import HeldSlots
@@ -115,6 +115,12 @@ class TransactionCoordinator:
         self._turns: dict[str, _TurnState] = {}
         self._idle: set[str] = set()
         self._list_turns = OwnersTurns()
+        self._new_ids = OwnersDays(
+            "transactional ids",
+            "tiered.max.new.transactional.ids.per.day",
+            lambda: context.settings.transactions.tiered_max_new_transactional_ids_per_day,
+            context.clock,
+        )
         self._to_load: set[int] = set()
         """Slots whose open transactions have not been read yet."""
         self._unsure: set[str] = set()
@@ -181,7 +187,7 @@ class TransactionCoordinator:
         An open transaction is aborted first. Raises ConcurrentTransactions while the last one is being ended, if that
         takes longer than ENDING_MS: Java's admin clients before 3.8 take this for a failure of `fenceProducers`
         (KAFKA-16570). Raises ProducerFenced, InvalidTransactionTimeout, InvalidRequest, NotCoordinator,
-        CoordinatorNotAvailable, CoordinatorLoading.
+        CoordinatorNotAvailable, CoordinatorLoading, and Throttled for a new id of a client that has brought too many.
         """
         most_ms = self._context.state.settings.transactions.transaction_max_timeout_ms
         if not 0 < timeout_ms <= most_ms:
@@ -190,6 +196,8 @@ class TransactionCoordinator:
             )
         for _ in ("to abort what is open", "to begin"):
             async with self._turn(transactional_id, waits=True) as now:
+                if now is None:
+                    self._new_ids.take()
                 fresh = await self._fresh_producer_id(now)
                 found = transaction_state.initialized(
                     now,
