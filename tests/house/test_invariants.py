@@ -5,6 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from tiered.server.http.door.rights import RIGHTS
+from tiered.server.kafka.apis import served_apis
+
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENT = ROOT / "docs/invariants.md"
 ROW = re.compile(r"^\| (rule \d+|[RTX]\d+) \| (.+?) \| (.+?) \| (.+?) \|(.*)\|$", re.MULTILINE)
@@ -71,6 +74,24 @@ def test_who_is_said_to_check_what_comes_from_outside_is_there() -> None:
         for path, name in named
         if not re.search(rf"^ *(async )?(def|class) {name}\b", (ROOT / path).read_text(), re.MULTILINE)
     ]
+
+
+def costs() -> list[str]:
+    """The APIs and routes of each line about what a request may cost."""
+    section = DOCUMENT.read_text().split("\n## What a request may cost")[1].split("\n## ")[0]
+    return [line.split(" | ")[1] for line in section.splitlines() if line.startswith("| ")][1:]
+
+
+def test_what_each_api_and_each_route_may_cost_stands_in_one_line() -> None:
+    apis = [name for line in costs() for name in re.split(r"[ ,]+", re.sub("`[^`]*`", "", line)) if name]
+    assert sorted(apis) == sorted(api.name for api in served_apis())
+    named = [each.replace("…", "clusters/{cluster_id}") for line in costs() for each in re.findall("`([^`]*)`", line)]
+    assert len(set(named)) == len(named)
+    used = set()
+    for route in RIGHTS:
+        begins = [each for each in named if each.endswith("*") and route.startswith(each[:-1])]
+        used.add(route if route in named else max(begins, key=len, default=f"nothing for {route}"))
+    assert used == set(named)
 
 
 def test_each_planted_bug_stands_at_what_it_breaks() -> None:
