@@ -9,7 +9,7 @@ sessions. Of any other it has the generation and the offsets alone, and all memb
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tiered.account import OwnersDays, OwnersTurns
@@ -54,7 +54,7 @@ from tiered.rules.groups.coordinator_slot import coordinator_slot
 from tiered.rules.groups.group_state import GroupState
 from tiered.rules.replication.replica_set import NO_LEADER
 from tiered.rules.security.authorization import NameScope
-from tiered.runtime import Worker, every
+from tiered.runtime import Worker, every, in_turns
 
 log = logging.getLogger(__name__)
 
@@ -355,24 +355,30 @@ class GroupCoordinator:
         """Members of all groups."""
         return sum(group.member_count for group in self._groups.values())
 
-    async def list_groups(self, scope: NameScope) -> list[GroupSummary]:
-        """Every group of the scope that this broker coordinates, in memory or only stored.
+    def list_groups(self, scope: NameScope) -> AsyncIterator[GroupSummary]:
+        """Every group of the scope that this broker coordinates, in memory or only stored; one list of one asker at a
+        time.
 
-        Raises CoordinatorNotAvailable, and Throttled where too many lists of one asker wait.
+        Raises CoordinatorNotAvailable, and Throttled where too many lists of the asker wait.
         """
-        async with self._list_turns.taken():
-            found = {
-                stored.group_id: GroupSummary(
+        return self._list_turns.one(self._listed(scope))
+
+    async def _listed(self, scope: NameScope) -> AsyncIterator[GroupSummary]:
+        in_memory = set()
+        async for group_id in in_turns(list(self._groups)):
+            group = self._groups.get(group_id)
+            if group is not None and scope.holds(group_id):
+                in_memory.add(group_id)
+                yield group.summary()
+        async for stored in self.offsets.list_groups(scope):
+            if stored.group_id not in in_memory:
+                yield GroupSummary(
                     group_id=stored.group_id,
                     kind=GroupKind(stored.kind),
                     protocol_type=stored.protocol_type,
                     state=GroupState.EMPTY.value,
                     member_count=0,
                 )
-                async for stored in self.offsets.list_groups(scope)
-            }
-        found |= {group_id: group.summary() for group_id, group in self._groups.items() if scope.holds(group_id)}
-        return list(found.values())
 
     async def existing(self, group_id: str) -> Group:
         """The group. Raises GroupNotFound, NotCoordinator, CoordinatorNotAvailable."""

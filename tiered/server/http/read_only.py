@@ -74,11 +74,11 @@ async def _readyz(request: web.Request) -> web.Response:
 # Topics
 
 
-async def _topics(request: web.Request) -> web.Response:
+async def _topics(request: web.Request) -> web.StreamResponse:
     """Every topic of the bucket with its partitions and their offsets."""
     replica = request.app[REPLICA]
     by_name = sorted(replica.topics, key=lambda each: each.name)
-    return await json_with_list({}, "topics", (_topic_fields(replica, each) for each in by_name))
+    return await json_with_list(request, {}, "topics", (_topic_fields(replica, each) for each in by_name))
 
 
 async def _topic(request: web.Request) -> web.Response:
@@ -136,7 +136,7 @@ async def _segments(request: web.Request) -> web.StreamResponse:
         **dict.fromkeys(("cold_end_offset", "overdue_end_offset", "high_watermark", "log_end_offset"), end),
     }
     return await json_with_list(
-        fields, "segments", (SEGMENT.of(each, tier="cold", state="committed") for each in found)
+        request, fields, "segments", (SEGMENT.of(each, tier="cold", state="committed") for each in found)
     )
 
 

@@ -167,10 +167,10 @@ async def test_a_generation_on_its_way_to_sql_is_what_loading_finds(broker: Coor
 
 async def test_a_list_for_who_may_see_no_group_costs_no_sql(broker: Coordinating) -> None:
     await broker.groups.offsets.commit(fence(broker, "billing"), [entry(broker, 1)])
-    assert await broker.groups.list_groups(NOTHING) == []
+    assert [each async for each in broker.groups.list_groups(NOTHING)] == []
     assert "list" not in broker.context.database.times.latency()
     some = NameScope(frozenset(), ("bill",))
-    assert [each.group_id for each in await broker.groups.list_groups(some)] == ["billing"]
+    assert [each.group_id async for each in broker.groups.list_groups(some)] == ["billing"]
     assert "list" in broker.context.database.times.latency()
 
 

@@ -52,20 +52,20 @@ def _list_of(name: str, form: schema.Form) -> schema.Schema:
     return schema.record({name: schema.array(form.schema)}, is_open=True)
 
 
-async def acls(request: web.Request) -> web.Response:
+async def acls(request: web.Request) -> web.StreamResponse:
     broker = request.app[BROKER]
     told = {"is_on": broker.access.is_on, "super_users": parse_super_users(broker.settings.authorization.super_users)}
-    return await json_with_list(told, "acls", map(_ACL.of, broker.security.acls))
+    return await json_with_list(request, told, "acls", map(_ACL.of, broker.security.acls))
 
 
-async def users(request: web.Request) -> web.Response:
+async def users(request: web.Request) -> web.StreamResponse:
     found = request.app[BROKER].credentials.users()
-    return await json_with_list({}, "users", map(_USER.of, sorted(found.items())))
+    return await json_with_list(request, {}, "users", map(_USER.of, sorted(found.items())))
 
 
-async def quotas(request: web.Request) -> web.Response:
+async def quotas(request: web.Request) -> web.StreamResponse:
     found = request.app[BROKER].client_quotas.describe(QuotaFilter(parts={}))
-    return await json_with_list({}, "quotas", map(_QUOTA.of, found.items()))
+    return await json_with_list(request, {}, "quotas", map(_QUOTA.of, found.items()))
 
 
 def _parts(entity: QuotaEntity) -> dict[str, str | None]:

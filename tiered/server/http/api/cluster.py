@@ -250,7 +250,7 @@ def _reached_on(request: web.Request) -> tuple[str, int]:
     return (str(name[0]), int(name[1])) if name else ("", 0)
 
 
-async def reconcile(request: web.Request) -> web.Response:
+async def reconcile(request: web.Request) -> web.StreamResponse:
     """Differences between disk, metadata store and bucket, on every broker."""
     broker = request.app[BROKER]
     progress = [_PROGRESS.of(broker)]
@@ -260,7 +260,7 @@ async def reconcile(request: web.Request) -> web.Response:
         progress += answer["brokers"]
         findings += answer["findings"]
     fields = {"brokers": sorted(progress, key=lambda each: each["broker_id"]), "silent": silent}
-    return await json_with_list(fields, "findings", _in_order(findings))
+    return await json_with_list(request, fields, "findings", _in_order(findings))
 
 
 def _in_order(findings: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -20,7 +20,6 @@ from tiered.errors import InvalidRequest
 from tiered.rules.groups.offset_reset import Target, ToEarliest, ToLatest, ToOffset, ToTimestamp
 from tiered.rules.partition.partition_state import LogBounds
 from tiered.rules.security.acl import Operation, ResourceType
-from tiered.runtime import in_turns
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.door.rights import groups_to_see, may_see_group, may_see_topic, require
 from tiered.server.http.messages import schema
@@ -156,7 +155,7 @@ _HISTORY = schema.record(
 )
 
 
-async def groups(request: web.Request) -> web.Response:
+async def groups(request: web.Request) -> web.StreamResponse:
     """Every group with its state and lag.
 
     Every broker tells of those that it coordinates; a broker that does not answer in time is named.
@@ -164,27 +163,29 @@ async def groups(request: web.Request) -> web.Response:
     broker = request.app[BROKER]
     scope = groups_to_see(request)
     lags = {} if scope.is_nothing else await broker.lag.current()
-    found = [
-        _listed(broker, each, lags.get(each.group_id))
-        async for each in in_turns(await broker.groups.list_groups(scope))
-        if may_see_group(request, each.group_id)
-    ]
+    # What is shown of them is made as it is sent: it takes ten times as much memory.
+    by_id: dict[str, GroupSummary | Mapping[str, Any]] = {
+        each.group_id: each async for each in broker.groups.list_groups(scope) if may_see_group(request, each.group_id)
+    }
     answers, silent = await answers_of_others(request, "/api/v1/groups")
-    found += [each for answer in answers.values() for each in answer["groups"]]
     # Two brokers may both answer for a slot that is moving from one to the other.
-    by_id = {str(each["group_id"]): each for each in found}
-    for each in by_id.values():
-        each["topics"] = [name for name in each["topics"] if may_see_topic(request, name)]
-    return await json_with_list({"silent_brokers": silent}, "groups", (by_id[group_id] for group_id in sorted(by_id)))
+    by_id |= {str(each["group_id"]): each for answer in answers.values() for each in answer["groups"]}
+
+    def fields(group: GroupSummary | Mapping[str, Any]) -> Mapping[str, Any]:
+        shown = _listed(broker, group, lags.get(group.group_id)) if isinstance(group, GroupSummary) else group
+        return {**shown, "topics": [name for name in shown["topics"] if may_see_topic(request, name)]}
+
+    items = (fields(by_id[group_id]) for group_id in sorted(by_id))
+    return await json_with_list(request, {"silent_brokers": silent}, "groups", items)
 
 
-def _listed(broker: Broker, group: GroupSummary, lag: GroupLag | None) -> dict[str, Any]:
+def _listed(broker: Broker, group: GroupSummary, lag: GroupLag | None) -> Mapping[str, Any]:
     known, topics = (None, []) if lag is None else (lag.lag, lag.topics)
     return _LISTED.of(group, coordinator=broker.broker_id, lag=known, topics=topics)
 
 
 @handled_by_coordinator(GROUP)
-async def group(request: web.Request) -> web.Response:
+async def group(request: web.Request) -> web.StreamResponse:
     """One group with its members, offsets and lag."""
     broker = request.app[BROKER]
     group_id = GROUP.of(request)
@@ -200,7 +201,7 @@ async def group(request: web.Request) -> web.Response:
         lag=sum(lags) if lags else None,
         members=[_MEMBER.of(each, assignment=_seen(request, each.assignment)) for each in described.members],
     )
-    return await json_with_list(fields, "offsets", map(_OFFSET.of, offsets))
+    return await json_with_list(request, fields, "offsets", map(_OFFSET.of, offsets))
 
 
 def _seen(request: web.Request, assignment: Mapping[str, Sequence[int]]) -> dict[str, list[int]]:

@@ -159,7 +159,7 @@ async def segments(request: web.Request) -> web.StreamResponse:
     partition = topic_of(request).partition(PARTITION.of(request))
     found = segments_of(partition, start_offset=START_OFFSET.of(request), limit=MAX_SEGMENTS)
     fields = _SEGMENTS.of(partition, overdue_end_offset=request.app[BROKER].overdue_end_offset(partition))
-    return await json_with_list(fields, "segments", map(SEGMENT.of, found))
+    return await json_with_list(request, fields, "segments", map(SEGMENT.of, found))
 
 
 @handled_by(lambda request: leader_elsewhere(request, topic_with_records(request), PARTITION.of(request)))
@@ -181,7 +181,7 @@ async def retention(request: web.Request) -> web.StreamResponse:
         local_runs=[_RUN.of(each) for each in runs_of(explained.local.verdicts)[:MAX_RUNS]],
     )
     runs = runs_of(verdicts)
-    return await json_with_list(fields, "runs", map(_RUN.of, runs[:MAX_RUNS]))
+    return await json_with_list(request, fields, "runs", map(_RUN.of, runs[:MAX_RUNS]))
 
 
 def _sum(verdicts: list[Verdict]) -> dict[str, int]:

@@ -87,14 +87,16 @@ _PIN = schema.Form(
 )
 
 
-async def snapshots(request: web.Request) -> web.Response:
+async def snapshots(request: web.Request) -> web.StreamResponse:
     """Every snapshot with what it holds."""
     return await _list(request, "snapshots", named=True)
 
 
-async def _list(request: web.Request, name: str, *, named: bool) -> web.Response:
+async def _list(request: web.Request, name: str, *, named: bool) -> web.StreamResponse:
     found = await request.app[BROKER].pins.list_live(named=named, topic=_asked_topic(request))
-    return await json_with_list({}, name, (_fields(each) for each in found if may_see_topic(request, each.topic)))
+    return await json_with_list(
+        request, {}, name, (_fields(each) for each in found if may_see_topic(request, each.topic))
+    )
 
 
 async def create_snapshot(request: web.Request) -> web.Response:
@@ -124,7 +126,7 @@ async def delete_snapshot(request: web.Request) -> web.Response:
     return web.Response(status=204)
 
 
-async def pins(request: web.Request) -> web.Response:
+async def pins(request: web.Request) -> web.StreamResponse:
     """Every pin with what it holds."""
     return await _list(request, "pins", named=False)
 

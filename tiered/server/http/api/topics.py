@@ -94,7 +94,7 @@ _WITH_PARTITIONS = query_flag("partitions", "Whether each topic comes with its p
 _TOPIC_WITH_CONFIGS = schema.Form(_TOPIC_FIELDS, and_then={"configs": schema.array(CONFIG.schema)})
 
 
-async def topics(request: web.Request) -> web.Response:
+async def topics(request: web.Request) -> web.StreamResponse:
     """Every topic with its partitions and their offsets."""
     broker = request.app[BROKER]
     left_out = () if _WITH_PARTITIONS.of(request) else ("partitions",)
@@ -104,7 +104,7 @@ async def topics(request: web.Request) -> web.Response:
     by_name = sorted(seen, key=lambda each: each.name)
     found = (topic_fields(broker, each, merged(facts_here(broker, each), told.get(each.name, {}))) for each in by_name)
     items = ({name: fields[name] for name in fields if name not in left_out} for fields in found)
-    return await json_with_list({}, "topics", items)
+    return await json_with_list(request, {}, "topics", items)
 
 
 async def _told_elsewhere(request: web.Request) -> dict[str, dict[int, list[Facts]]]:

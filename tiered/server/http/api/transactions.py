@@ -4,7 +4,8 @@ A transactional id's coordinator answers for it: other brokers pass the request 
 all else comes from SQL, and is 503 while that is away.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from aiohttp import web
 
@@ -12,6 +13,7 @@ from tiered.broker.partitions.topics import Topics
 from tiered.ids import TopicPartition
 from tiered.rules.security.acl import Operation, ResourceType
 from tiered.rules.transactions.transaction_state import Transaction, TransactionState
+from tiered.runtime import in_turns
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.door.rights import may, may_see_topic, scope_of
 from tiered.server.http.messages import schema
@@ -49,7 +51,7 @@ _PARTITION = schema.record({"topic": schema.text(), "partition": schema.integer(
 _TRANSACTION = schema.Form(_SUMMARY, and_then={"partitions": schema.array(_PARTITION, "Where it has written.")})
 
 
-async def transactions(request: web.Request) -> web.Response:
+async def transactions(request: web.Request) -> web.StreamResponse:
     """Every transactional id that is remembered, and what its transaction is.
 
     Every broker tells of those that it coordinates; a broker that does not answer in time is named.
@@ -59,16 +61,20 @@ async def transactions(request: web.Request) -> web.Response:
     if _OPEN_FOR.find(request) is None:
         scope = scope_of(request, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID)
         listed = broker.transactions.list_transactions(scope, is_wanted, with_partitions=True)
-        found = [_LISTED.of(each, coordinator=broker.broker_id) async for each in listed]
     else:
-        opened = filter(is_wanted, broker.transactions.open_transactions())
-        found = [_LISTED.of(each, coordinator=broker.broker_id) for each in opened]
+        listed = in_turns(filter(is_wanted, broker.transactions.open_transactions()))
+    # What is shown of them is made as it is sent: it takes more memory.
+    by_id: dict[str, Transaction | Mapping[str, Any]] = {each.transactional_id: each async for each in listed}
     query = request.rel_url.raw_query_string
     answers, silent = await answers_of_others(request, f"/api/v1/transactions{query and '?'}{query}")
-    found += [each for answer in answers.values() for each in answer["transactions"]]
     # Two brokers may both answer for a slot that is moving from one to the other.
-    by_id = {str(each["transactional_id"]): each for each in found}
-    return await json_with_list({"silent_brokers": silent}, "transactions", (by_id[name] for name in sorted(by_id)))
+    by_id |= {str(each["transactional_id"]): each for answer in answers.values() for each in answer["transactions"]}
+
+    def fields(found: Transaction | Mapping[str, Any]) -> Mapping[str, Any]:
+        return _LISTED.of(found, coordinator=broker.broker_id) if isinstance(found, Transaction) else found
+
+    items = (fields(by_id[name]) for name in sorted(by_id))
+    return await json_with_list(request, {"silent_brokers": silent}, "transactions", items)
 
 
 def _filter(request: web.Request) -> Callable[[Transaction], bool]:
@@ -89,13 +95,13 @@ def _may_see(request: web.Request, name: str) -> bool:
 
 
 @handled_by_coordinator(TRANSACTIONAL_ID)
-async def transaction(request: web.Request) -> web.Response:
+async def transaction(request: web.Request) -> web.StreamResponse:
     """One transactional id: its producer, and the transaction that it has open or had last."""
     return await _told(request, TRANSACTIONAL_ID.of(request))
 
 
 @handled_by_coordinator(TRANSACTIONAL_ID)
-async def abort(request: web.Request) -> web.Response:
+async def abort(request: web.Request) -> web.StreamResponse:
     """Abort the open transaction, and fence its producer.
 
     Nothing changes where none is open. The answer tells what the transaction is now: PrepareAbort until every partition
@@ -106,13 +112,13 @@ async def abort(request: web.Request) -> web.Response:
     return await _told(request, name)
 
 
-async def _told(request: web.Request, name: str) -> web.Response:
+async def _told(request: web.Request, name: str) -> web.StreamResponse:
     broker = request.app[BROKER]
     found = await broker.transactions.describe(name)
     fields = _TRANSACTION.of(found, coordinator=broker.broker_id)
     named = ((_topic_of(broker.topics, each), each.partition) for each in sorted(found.partitions))
     seen = ({"topic": topic, "partition": number} for topic, number in named if topic and may_see_topic(request, topic))
-    return await json_with_list(fields, "partitions", seen)
+    return await json_with_list(request, fields, "partitions", seen)
 
 
 def _topic_of(topics: Topics, partition: TopicPartition) -> str:

@@ -61,7 +61,7 @@ async def _cluster(request: web.Request) -> web.Response:
     return web.json_response(_cluster_fields(request))
 
 
-async def _brokers(request: web.Request) -> web.Response:
+async def _brokers(request: web.Request) -> web.StreamResponse:
     """The brokers."""
     broker, links = cluster_of(request), Links(request)
     items = [_broker_fields(request, links, row.broker_id) for row in broker.image.live()]

@@ -125,7 +125,7 @@ def _routes(
     """The routes of one kind of configs."""
     resource = Resource(kind, {**owner, **_ENTRY})
 
-    async def listed(request: web.Request) -> web.Response:
+    async def listed(request: web.Request) -> web.StreamResponse:
         configured, links = find(request), Links(request)
         items = (_fields(links, resource, configured, entry) for entry in configured.entries())
         return await links.listing(resource, configured.pieces, items)

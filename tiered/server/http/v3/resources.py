@@ -97,10 +97,12 @@ class Links:
 
     async def listing(
         self, resource: Resource, pieces: Sequence[object], items: Iterable[Mapping[str, Any]]
-    ) -> web.Response:
+    ) -> web.StreamResponse:
         """A whole list of resources of this kind."""
         metadata = {"self": self.url(*pieces), "next": None}
-        return await json_with_list({"kind": f"{resource.kind}List", "metadata": metadata}, "data", items)
+        return await json_with_list(
+            self._request, {"kind": f"{resource.kind}List", "metadata": metadata}, "data", items
+        )
 
 
 def _name_of(pieces: Sequence[object]) -> str:

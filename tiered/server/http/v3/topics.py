@@ -132,7 +132,7 @@ def _partition_of(request: web.Request) -> _Partition:
     raise UnknownTopicOrPartition(f"{topic.name} has no partition {asked}")
 
 
-async def _list(request: web.Request) -> web.Response:
+async def _list(request: web.Request) -> web.StreamResponse:
     """Every topic."""
     broker, links = cluster_of(request), Links(request)
     return await links.listing(
@@ -195,7 +195,7 @@ async def _grow(request: web.Request) -> web.Response:
     return web.json_response(_topic_fields(broker, Links(request), broker.topics.by_id(topic.topic_id)))
 
 
-async def _partitions(request: web.Request) -> web.Response:
+async def _partitions(request: web.Request) -> web.StreamResponse:
     """The partitions of a topic."""
     broker, topic = topic_of(request)
     links = Links(request)
@@ -208,7 +208,7 @@ async def _partition(request: web.Request) -> web.Response:
     return web.json_response(_partition_fields(Links(request), _partition_of(request)))
 
 
-async def _replicas(request: web.Request) -> web.Response:
+async def _replicas(request: web.Request) -> web.StreamResponse:
     """The replicas of a partition."""
     partition, links = _partition_of(request), Links(request)
     fields = (_replica_fields(links, partition, broker_id) for broker_id in partition.replicas)
@@ -227,7 +227,7 @@ async def _replica(request: web.Request) -> web.Response:
     return web.json_response(_replica_fields(Links(request), partition, asked))
 
 
-async def _replicas_of_broker(request: web.Request) -> web.Response:
+async def _replicas_of_broker(request: web.Request) -> web.StreamResponse:
     """The replicas that a broker holds."""
     broker, number = broker_of(request)
     links = Links(request)

@@ -10,7 +10,7 @@ from tiered.errors import TieredError
 from tiered.rules.security.acl import CLUSTER_NAME, Operation, ResourceType
 from tiered.rules.security.authorization import EVERYTHING
 from tiered.server.kafka.authorize import may, scope_of
-from tiered.server.kafka.dispatch import Api, Context, in_turns
+from tiered.server.kafka.dispatch import Api, Context
 from tiered.server.kafka.error_mapping import NONE, error_code
 
 if TYPE_CHECKING:
@@ -23,25 +23,21 @@ async def handle(context: Context, request: "Request", reply: "Reply") -> "Respo
     may_all = may(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
     scope = EVERYTHING if may_all else scope_of(context, Operation.DESCRIBE, ResourceType.GROUP)
     try:
-        found = await context.broker.groups.list_groups(scope)
-    except TieredError as error:
-        return reply.ListGroupsResponse(throttle_time=0, error_code=error_code(error), groups=[])
-    return reply.ListGroupsResponse(
-        throttle_time=0,
-        error_code=NONE,
-        groups=[
+        groups = [
             reply.ListedGroup(
                 group_id=group.group_id,
                 protocol_type=group.protocol_type,
                 group_state=group.state,
                 group_type=group.kind.value,
             )
-            async for group in in_turns(found)
+            async for group in context.broker.groups.list_groups(scope)
             if (may_all or may(context, Operation.DESCRIBE, ResourceType.GROUP, group.group_id))
             and (not states or group.state.lower() in states)
             and (not types or group.kind.value in types)
-        ],
-    )
+        ]
+    except TieredError as error:
+        return reply.ListGroupsResponse(throttle_time=0, error_code=error_code(error), groups=[])
+    return reply.ListGroupsResponse(throttle_time=0, error_code=NONE, groups=groups)
 
 
 async def of_replica(_context: Context, _request: "Request", reply: "Reply") -> "Response":

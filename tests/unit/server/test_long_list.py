@@ -1,0 +1,70 @@
+"""A long list over HTTP goes out in parts, as it is made, and a short one in one piece with its length."""
+
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from aiohttp import ClientPayloadError, ClientSession, web
+from aiohttp.test_utils import TestServer
+
+from tiered.server.http.messages.long_list import PART_CHARS, json_with_list
+
+Items = Callable[[], Iterator[Mapping[str, Any]]]
+
+
+@asynccontextmanager
+async def served(items: Items, fields: Mapping[str, Any]) -> AsyncIterator[tuple[ClientSession, str]]:
+    async def listed(request: web.Request) -> web.StreamResponse:
+        return await json_with_list(request, fields, "items", items())
+
+    app = web.Application()
+    app.router.add_get("/", listed)
+    async with TestServer(app) as server, ClientSession() as client:
+        yield client, str(server.make_url("/"))
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 10_000])
+@pytest.mark.parametrize("fields", [{}, {"kind": "List", "next": None}])
+async def test_it_is_the_json_of_the_whole(count: int, fields: Mapping[str, Any]) -> None:
+    items = [{"number": number, "text": "é" * 20} for number in range(count)]
+    async with served(lambda: iter(items), fields) as (client, url), client.get(url) as answer:
+        assert await answer.json() == {**fields, "items": items}
+        assert answer.content_type == "application/json"
+        assert ("Content-Length" in answer.headers) == (count < 10_000)
+
+
+async def test_head_has_no_body_and_the_connection_goes_on() -> None:
+    async with served(lambda: ({"number": number} for number in range(10_000)), {}) as (client, url):
+        for _ in range(2):
+            async with client.head(url) as answer:
+                assert (answer.status, await answer.read()) == (200, b"")
+        async with client.get(url) as answer:
+            assert len((await answer.json())["items"]) == 10_000
+
+
+async def test_no_more_is_made_than_the_client_reads() -> None:
+    made = 0
+
+    def endless() -> Iterator[Mapping[str, Any]]:
+        nonlocal made
+        while True:
+            made += 1
+            yield {"text": "x" * 1000}
+
+    async with served(endless, {}) as (client, url), client.get(url) as answer:
+        read = 0
+        while read < 4 * PART_CHARS:
+            read += len(await answer.content.readany())
+        assert made < 50_000, "what lies in the buffers of both sides"
+
+
+async def test_one_that_fails_in_the_middle_is_broken_off() -> None:
+    def failing() -> Iterator[Mapping[str, Any]]:
+        for _ in range(1000):
+            yield {"text": "x" * 1000}
+        raise OSError("the disk")
+
+    async with served(failing, {}) as (client, url), client.get(url) as answer:
+        with pytest.raises(ClientPayloadError):
+            await answer.read()
