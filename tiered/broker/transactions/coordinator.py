@@ -44,7 +44,7 @@ from tiered.rules.transactions.transaction_state import (
     Transaction,
     TransactionState,
 )
-from tiered.runtime import QuietFailures, Worker, every
+from tiered.runtime import QuietFailures, Worker, every, in_turns
 
 log = logging.getLogger(__name__)
 
@@ -115,6 +115,8 @@ class TransactionCoordinator:
         self._turns: dict[str, _TurnState] = {}
         self._idle: set[str] = set()
         self._list_turns = OwnersTurns()
+        self._ends_ms: list[int] = []
+        """When the transactions time out that were open at the last look."""
         self._new_ids = OwnersDays(
             "transactional ids",
             "tiered.max.new.transactional.ids.per.day",
@@ -591,7 +593,15 @@ class TransactionCoordinator:
 
         SQL decides whether they are still open: a commit that was decided meanwhile stays (R11)."""
         now_ms = self._context.clock.now_ms()
-        late = [name for name, each in self._known.items() if transaction_state.is_timed_out(each, now_ms)]
+        late: list[str] = []
+        ends_ms: list[int] = []
+        async for each in in_turns(list(self._known.values())):
+            end_ms = transaction_state.time_out_ms(each)
+            if transaction_state.is_timed_out(each, now_ms):
+                late.append(each.transactional_id)
+            elif end_ms is not None:
+                ends_ms.append(end_ms)
+        self._ends_ms = ends_ms
         for first in range(0, len(late), ABORTED_AT_ONCE):
             async with asyncio.TaskGroup() as tasks:
                 begun = [
@@ -602,6 +612,7 @@ class TransactionCoordinator:
             if failed:
                 log.warning("%d transactions timed out, and are not aborted yet: %s", len(failed), failed[0])
             if len(failed) == len(begun):
+                self._ends_ms.append(now_ms)
                 return
         if len(late) > MAX_TOLD:
             log.info("%d more transactions were open for too long", len(late) - MAX_TOLD)
@@ -621,7 +632,7 @@ class TransactionCoordinator:
     def _until_time_out_ms(self, most_ms: float) -> float:
         """A look at all of them takes its time, too."""
         now_ms = self._context.clock.now_ms()
-        return transaction_state.until_time_out_ms(self._known.values(), now_ms, least_ms=LOOK_MS, most_ms=most_ms)
+        return transaction_state.until_time_out_ms(self._ends_ms, now_ms, least_ms=LOOK_MS, most_ms=most_ms)
 
     async def _remove_expired(self) -> None:
         settings = self._context.state.settings.transactions
@@ -632,8 +643,12 @@ class TransactionCoordinator:
             log.warning("expired transactional ids are not all removed, the rest later: %s", error)
 
     async def _forget_idle(self) -> None:
-        idle = {name for name, each in self._known.items() if each.started_at_ms is None and name not in self._turns}
-        for name in idle & self._idle:
+        def is_idle(name: str) -> bool:
+            known = self._known.get(name)
+            return known is not None and known.started_at_ms is None and name not in self._turns
+
+        idle = {name async for name in in_turns(list(self._known)) if is_idle(name)}
+        for name in filter(is_idle, idle & self._idle):
             self._forget(name)
         self._idle = idle - self._idle
 

@@ -210,9 +210,8 @@ def is_timed_out(now: Transaction, now_ms: int) -> bool:
     return last_ms is not None and now_ms > last_ms
 
 
-def until_time_out_ms(transactions: Iterable[Transaction], now_ms: int, *, least_ms: float, most_ms: float) -> float:
-    """How long from now the first of them times out, within these bounds."""
-    ends_ms = (end_ms for transaction in transactions if (end_ms := time_out_ms(transaction)) is not None)
+def until_time_out_ms(ends_ms: Iterable[int], now_ms: int, *, least_ms: float, most_ms: float) -> float:
+    """How long from now the first of these moments comes, within these bounds."""
     return min(most_ms, max(least_ms, min(ends_ms, default=now_ms + most_ms) - now_ms))
 
 

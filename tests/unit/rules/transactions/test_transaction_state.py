@@ -306,14 +306,13 @@ def test_only_what_is_open_times_out() -> None:
 
 
 def test_the_next_look_is_when_the_first_times_out_within_its_bounds() -> None:
-    def until(*transactions: Transaction, now_ms: int = 11_000) -> float:
-        return transaction_state.until_time_out_ms(transactions, now_ms, least_ms=1_000, most_ms=60_000)
+    def until(*ends_ms: int, now_ms: int = 11_000) -> float:
+        return transaction_state.until_time_out_ms(ends_ms, now_ms, least_ms=1_000, most_ms=60_000)
 
-    early = replace(transaction(), timeout_ms=20_000)
-    assert until() == until(transaction(EMPTY), transaction(COMPLETE[0])) == 60_000
-    assert until(transaction()) == 50_000
-    assert until(transaction(), early) == 10_000
-    assert until(transaction(), early, now_ms=20_500) == until(early, now_ms=99_000) == 1_000
+    assert until() == 60_000
+    assert until(61_000) == 50_000
+    assert until(61_000, 21_000) == 10_000
+    assert until(61_000, 21_000, now_ms=20_500) == until(21_000, now_ms=99_000) == 1_000
 
 
 def test_only_what_is_idle_expires() -> None:
