@@ -84,9 +84,10 @@ def _options(words: Sequence[str]) -> argparse.Namespace:
 def _database(stack: ExitStack, folder: Path) -> str:
     from tests.postgres import PostgresServer
 
+    folder.chmod(0o755)  # As root it runs as another user, who has to come in.
     server = PostgresServer(folder / "postgres", durable=True)
     stack.callback(server.stop)
-    return str(server.url)
+    return server.url()
 
 
 # The stage

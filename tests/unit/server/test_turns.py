@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+from collections import Counter
 from collections.abc import Coroutine, Hashable
 
 import pytest
@@ -397,3 +398,40 @@ async def test_each_step_is_made_on_behalf_of_its_asker_and_a_wait_on_behalf_of_
         await asyncio.sleep(0)
     assert len(seen) == 18
     assert all(account == Account(name) for name, account in seen)
+
+
+async def test_what_has_a_task_of_its_own_waits_for_its_turn_too() -> None:
+    """As over HTTP: a flood of small requests of one asker, refusals say, takes one step in a turn of the loop."""
+    stage = Stage()
+    loop = asyncio.get_running_loop()
+
+    def ask(name: str, steps: int = 1) -> "asyncio.Task[Parts]":
+        return loop.create_task(stage.turns.stepped(Account(name), stage.work(name, steps, STEP_MS)))
+
+    tasks = [ask("flood") for _ in range(50)]
+    while len(stage.steps) < 10:
+        stage.loop_turn += 1
+        await asyncio.sleep(0)
+    tasks.append(ask("other", steps=3))
+    while not all(task.done() for task in tasks):
+        stage.loop_turn += 1
+        await asyncio.sleep(0)
+    turns_of = Counter(turn for _, turn in stage.steps)
+    assert max(turns_of.values()) == 1
+    names = [name for name, _ in stage.steps]
+    first, *_, last = (place for place, name in enumerate(names) if name == "other")
+    assert first <= 13
+    assert last - first <= 6, "others take turns with the flood"
+    assert stage.turns.waiting == 0
+
+
+async def test_a_small_request_of_the_same_asker_does_not_wait_for_a_large_one_to_end() -> None:
+    stage = Stage()
+    loop = asyncio.get_running_loop()
+    large = loop.create_task(stage.turns.stepped(Account("ann"), stage.work("large", 100, STEP_MS)))
+    while len(stage.steps) < 5:
+        await asyncio.sleep(0)
+    await stage.turns.stepped(Account("ann"), stage.work("small", 1, 0.1))
+    assert not large.done()
+    assert len(stage.steps) < 12
+    await large

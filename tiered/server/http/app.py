@@ -31,6 +31,7 @@ from tiered.server.http.metrics.cluster_view import VIEWS, ClusterViews
 from tiered.server.http.neighbours.forward import CONNECTIONS, Connections
 from tiered.server.http.neighbours.produce import ROUTER, RecordRouter
 from tiered.server.http.routes import ROUTES
+from tiered.server.kafka.transport.turns import Turns
 from tiered.tls import Reloaded
 
 log = logging.getLogger(__name__)
@@ -64,6 +65,7 @@ def guarded(service: Service, routes: Sequence[Route]) -> web.Application:
     app = web.Application(
         middlewares=[
             _counted,
+            quotas.in_turn,
             audited,
             _errors_as_json,
             browser_guard.same_origin_only,
@@ -76,6 +78,7 @@ def guarded(service: Service, routes: Sequence[Route]) -> web.Application:
     app[SERVICE] = service
     app[browser_guard.CSRF_TOKEN] = browser_guard.new_token()
     app[limits.REQUESTS] = limits.RequestsState()
+    app[quotas.TURNS] = Turns(service.clock.monotonic_ms)
     app[LARGE_BODY_TURN] = asyncio.Semaphore(1)
     app[logins.WAITING] = asyncio.Semaphore(logins.MAX_AT_ONCE)
     tls = service.options.http_tls

@@ -24,12 +24,14 @@ from tiered.server.http.door.rights import is_broker, principal_of, rights_of
 from tiered.server.http.messages.failures import OverQuota
 from tiered.server.http.messages.origin import is_forwarded
 from tiered.server.http.messages.route import Handler
-from tiered.server.kafka.transport.turns import Stepped, let_others
+from tiered.server.kafka.transport.turns import Stepped, Turns
 
 if TYPE_CHECKING:
     from tiered.broker.security.client_quotas import Buckets, ClientQuotas
 
 T = TypeVar("T")
+
+TURNS: web.AppKey[Turns] = web.AppKey("turns", Turns)
 
 _NO_CLIENT_ID = ""
 _WATCHED_PATHS = (*OPEN_PATHS, "/metrics")
@@ -39,6 +41,12 @@ _KINDS: dict[QuotaKey, tuple[Callable[["ClientQuotas"], bool], Callable[["Bucket
     QuotaKey.CONTROLLER_MUTATION_RATE: (lambda quotas: quotas.limits_mutations, lambda buckets: buckets.mutation),
     QuotaKey.REQUEST_PERCENTAGE: (lambda quotas: quotas.limits_requests, lambda buckets: buckets.request),
 }
+
+
+@web.middleware
+async def in_turn(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Answers it in steps that take turns with those of other addresses: refusals cost time, too."""
+    return await request.app[TURNS].stepped(Account(request.remote), _work(handler, request))
 
 
 @web.middleware
@@ -62,8 +70,14 @@ async def accounted(request: web.Request, handler: Handler) -> web.StreamRespons
             if account.charge is not None:
                 account.charge(clock.monotonic_ms() - started_ms)
 
-    work = cast("Coroutine[Any, Any, web.StreamResponse]", handler(request))
-    return await Stepped(work, step=step, pause=let_others)
+    turns = request.app[TURNS]
+    return await Stepped(
+        _work(handler, request), step=step, pause=lambda number: turns.pause(account, number) if number else ()
+    )
+
+
+def _work(handler: Handler, request: web.Request) -> Coroutine[Any, Any, web.StreamResponse]:
+    return cast("Coroutine[Any, Any, web.StreamResponse]", handler(request))
 
 
 def _take(bucket: TokenBucketState, used_ms: float, clock: Clock) -> None:

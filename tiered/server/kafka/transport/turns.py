@@ -10,7 +10,7 @@ import asyncio
 import math
 from asyncio.tasks import _enter_task, _leave_task
 from collections import OrderedDict, deque
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Iterable
 from functools import partial
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -72,7 +72,7 @@ class _Asker:
     __slots__ = ("begun", "is_next_new", "new")
 
     def __init__(self) -> None:
-        self.new: deque[_New] = deque()
+        self.new: deque[_New | asyncio.Future[None]] = deque()
         self.begun: deque[asyncio.Future[None]] = deque()
         self.is_next_new = True
 
@@ -81,7 +81,8 @@ class _Asker:
         for is_new in (self.is_next_new, not self.is_next_new):
             self.is_next_new = not is_new
             while is_new and self.new:
-                if (new := self.new.popleft()).is_wanted:
+                new = self.new.popleft()
+                if new.is_wanted if isinstance(new, _New) else not new.done():
                     return new
             while not is_new and self.begun:
                 if not (begun := self.begun.popleft()).done():
@@ -113,13 +114,21 @@ class Turns:
     def begin(self, asker: Account, work: Work) -> Begun:
         """What the work gives, where it may compute at once and waits for nothing: no task is made for it. Else its
         rest, or all of it, which waits for its turn. So does each step after an `asyncio.sleep(0)`."""
-        is_free = self._woken is None and not self._askers and self._used_ms < STEP_MS
-        if is_free and asyncio.current_task(self._loop) is None:
+        if self._is_free and asyncio.current_task(self._loop) is None:
             return self._first_step(asker, work)
         new = _New(work, partial(self._first_step, asker))
         self._askers.setdefault(asker, _Asker()).new.append(new)
         self._schedule()
         return new
+
+    def stepped(self, asker: Account, work: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
+        """The same work, for whoever has a task for it. Each step has its turn, the first one too where somebody
+        waits."""
+        return Stepped(work, step=partial(self._step_of, asker), pause=partial(self.pause, asker))
+
+    @property
+    def _is_free(self) -> bool:
+        return self._woken is None and not self._askers and self._used_ms < STEP_MS
 
     def after(self, done: "asyncio.Future[None]", asker: Account, work: Work) -> DelayedAnswer:
         """The work, which begins when something else is done and its turn has come."""
@@ -166,12 +175,16 @@ class Turns:
 
     def pause(self, asker: Account, number: int) -> Generator[Any, Any, None]:
         """Returns when who has paused so many times may compute."""
+        if not number and self._is_free:
+            return
         waiter = self._loop.create_future()
-        begun = self._askers.setdefault(asker, _Asker()).begun
+        waiting = self._askers.setdefault(asker, _Asker())
         if number > 1:
-            begun.appendleft(waiter)
+            waiting.begun.appendleft(waiter)
+        elif number:
+            waiting.begun.append(waiter)
         else:
-            begun.append(waiter)
+            waiting.new.append(waiter)
         self._schedule()
         try:
             yield from waiter
@@ -259,7 +272,7 @@ class Stepped(Coroutine[Any, Any, T]):
         work: Coroutine[Any, Any, T],
         *,
         step: Callable[[Callable[[], Any]], Any],
-        pause: Callable[[int], Generator[Any, Any, None]],
+        pause: Callable[[int], Iterable[Any]],
         begun: _HadFirstStep | None = None,
     ) -> None:
         self._work = work
