@@ -1,25 +1,36 @@
 """A long list over HTTP goes out in parts, as it is made, and a short one in one piece with its length."""
 
+import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from aiohttp import ClientPayloadError, ClientSession, web
 from aiohttp.test_utils import TestServer
 
+from tiered.server.http.door.keys import SERVICE, Service
+from tiered.server.http.door.limits import REQUESTS, RequestsState, limited
 from tiered.server.http.messages.long_list import PART_CHARS, json_with_list
+from tiered.server.http.messages.route import route
 
 Items = Callable[[], Iterator[Mapping[str, Any]]]
 
 
 @asynccontextmanager
-async def served(items: Items, fields: Mapping[str, Any]) -> AsyncIterator[tuple[ClientSession, str]]:
+async def served(
+    items: Items, fields: Mapping[str, Any], *, timeout_ms: int = 30_000
+) -> AsyncIterator[tuple[ClientSession, str]]:
     async def listed(request: web.Request) -> web.StreamResponse:
         return await json_with_list(request, fields, "items", items())
 
+    settings = SimpleNamespace(tiered_http_request_timeout_ms=timeout_ms, tiered_http_max_requests=10)
     app = web.Application()
-    app.router.add_get("/", listed)
+    app[SERVICE] = cast("Service", SimpleNamespace(settings=SimpleNamespace(http=settings)))
+    app[REQUESTS] = RequestsState()
+    app.router.add_get("/", limited(route("GET", "/", listed, {})))
     async with TestServer(app) as server, ClientSession() as client:
         yield client, str(server.make_url("/"))
 
@@ -66,5 +77,24 @@ async def test_one_that_fails_in_the_middle_is_broken_off() -> None:
         raise OSError("the disk")
 
     async with served(failing, {}) as (client, url), client.get(url) as answer:
+        with pytest.raises(ClientPayloadError):
+            await answer.read()
+
+
+async def test_who_reads_gets_all_of_it_and_who_does_not_is_broken_off_after_the_deadline() -> None:
+    def slow() -> Iterator[Mapping[str, Any]]:
+        for _ in range(400):
+            time.sleep(0.001)
+            yield {"text": "x" * 1000}
+
+    async with served(slow, {}, timeout_ms=300) as (client, url), client.get(url) as answer:
+        assert len((await answer.json())["items"]) == 400
+
+    def endless() -> Iterator[Mapping[str, Any]]:
+        while True:
+            yield {"text": "x" * 100_000}
+
+    async with served(endless, {}, timeout_ms=300) as (client, url), client.get(url) as answer:
+        await asyncio.sleep(1.5)
         with pytest.raises(ClientPayloadError):
             await answer.read()

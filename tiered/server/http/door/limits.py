@@ -12,6 +12,7 @@ from aiohttp import web
 
 from tiered.server.http.door.keys import SERVICE
 from tiered.server.http.messages.failures import error_response
+from tiered.server.http.messages.long_list import DEADLINE
 from tiered.server.http.messages.route import Handler, Route
 
 
@@ -49,12 +50,12 @@ def _with_deadline(handler: Handler) -> Handler:
         if state.bounded >= settings.http.tiered_http_max_requests:
             return _too_many(f"{state.bounded} requests are in progress; try again in a moment")
         state.bounded += 1
-        deadline = asyncio.timeout(settings.http.tiered_http_request_timeout_ms / 1000.0)
+        request[DEADLINE] = deadline = asyncio.timeout(settings.http.tiered_http_request_timeout_ms / 1000.0)
         try:
             async with deadline:
                 return await handler(request)
         except TimeoutError:
-            if not deadline.expired():
+            if not deadline.expired() or request.writer.output_size > 0:  # Its answer has begun, and is broken off.
                 raise
             if not request.content.is_eof():
                 return error_response(408, "the request did not arrive in time; send it faster, or less of it")
