@@ -270,6 +270,19 @@ def test_a_first_machine_formats_its_empty_volume_and_installs_without_the_inter
     assert [line for line in asked if "attach-volume" in line and "vol-3" in line]
 
 
+def test_what_the_brokers_user_owns_is_no_way_to_root(machines: dict[int, Machine]) -> None:
+    """Root would follow a link that somebody who took over the broker had put into a folder of its user."""
+    commands = machines[3].asked()
+    assert [line for line in commands if line.startswith("runuser -u tiered -- ") and line.endswith(" secrets")]
+    logs = machines[3].folder / "var/log/tiered"
+    owned = [line for line in commands if line.startswith("chown ")]
+    # systemd opens broker.log in this folder as root.
+    assert [line for line in owned if line.endswith(f" {logs}")] == []
+    later = [line for line in owned if not line.endswith(f" {logs}/audit")]
+    assert later
+    assert [line for line in later if "--no-dereference" not in line] == []
+
+
 def test_secrets_are_readable_by_their_owner_alone_and_only_in_memory(machines: dict[int, Machine]) -> None:
     folder = machines[3].folder
     for name in ("broker.pem", "ca.pem", "pgpass"):

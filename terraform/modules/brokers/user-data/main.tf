@@ -9,7 +9,7 @@ locals {
     "ssl.truststore.location"                = "${var.root}/run/tiered/ca.pem"
     "listener.name.internal.ssl.client.auth" = "required"
     "http.ssl.client.auth"                   = "required"
-    "tiered.audit.log"                       = "${var.root}/var/log/tiered/audit.log"
+    "tiered.audit.log"                       = "${var.root}/var/log/tiered/audit/audit.log"
   }, var.settings)
 
   # A JSON string is a TOML string.
@@ -48,10 +48,10 @@ locals {
 
   agent = jsonencode({
     logs = { logs_collected = { files = { collect_list = [
-      for kind in ["broker", "audit"] : {
-        file_path       = "/var/log/tiered/${kind}.log"
-        log_group_name  = var.log_group
-        log_stream_name = "${kind}-${var.broker_id}"
+      for kind, path in { broker = "broker.log", audit = "audit/audit.log" } : {
+        file_path                = "/var/log/tiered/${path}"
+        log_group_name           = var.log_group
+        log_stream_name          = "${kind}-${var.broker_id}"
       }
     ] } } }
   })
