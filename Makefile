@@ -8,6 +8,7 @@ BENCH_ARGS ?=
 TEST_ARGS ?=
 MINUTES ?= 10
 SOAK_ARGS ?=
+LOCK_ARGS ?=
 
 PY := $(VENV)/bin/python
 # One stamp per content of what decides the installation, so that a second run has nothing to do.
@@ -19,7 +20,7 @@ DECODER := tiered/formats/_decode.c
 KERNEL := $(VENV)/.kernel
 
 .DEFAULT_GOAL := help
-.PHONY: help run install test check fix generated demo bench bench-kafka bench-compare attack soak soak-tests sim mutants interop fuzz terraform localstack localstack-tests kcat shells chromium screenshots install-check clean distclean
+.PHONY: help run install test check fix generated lock demo bench bench-kafka bench-compare attack soak soak-tests sim mutants interop fuzz terraform localstack localstack-tests kcat shells chromium screenshots install-check clean distclean
 
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,6 +39,11 @@ check: install ## lint, types, floors, dependencies, secrets and unit tests: hal
 
 generated: install ## write what is made of the code: types of messages, tables of docs, public names
 	@$(PY) -m tests.house.generated
+
+lock: install ## write the versions and hashes that brokers install; LOCK_ARGS=--upgrade takes the newest ones
+	@sed -n 's/^requires = \["\(.*\)"\]$$/\1/p' pyproject.toml | $(VENV)/bin/uv pip compile pyproject.toml - --extra postgres \
+	  --universal --python-version 3.11 --generate-hashes --no-strip-extras --custom-compile-command 'make lock' --quiet \
+	  --output-file deploy/requirements.txt $(LOCK_ARGS)
 
 fix: install ## let ruff format and repair what it can
 	@$(VENV)/bin/ruff check --fix --quiet . || true

@@ -1,4 +1,4 @@
-"""Whether the installed packages fit each other, and whether any has a known weakness.
+"""Whether the installed packages fit each other, and whether any, or any that brokers install, has a known weakness.
 
 `pip check` needs nothing. Weaknesses are known to a service alone, which `pip-audit` asks (`pip install pip-audit`).
 Where it is not installed, or the service does not know a single package, this says so and ends with SKIPPED: a scan
@@ -17,6 +17,7 @@ from typing import Any
 SKIPPED = 75
 TIMEOUT_S = 90
 BIN = Path(sys.executable).parent
+LOCK = Path(__file__).resolve().parents[1] / "deploy/requirements.txt"
 
 
 def verdict(dependencies: Sequence[dict[str, Any]]) -> tuple[int, str]:
@@ -35,15 +36,14 @@ def verdict(dependencies: Sequence[dict[str, Any]]) -> tuple[int, str]:
     return 0, f"{len(audited)} of {len(dependencies)} packages have no known weakness"
 
 
-def audit() -> tuple[int, str]:
-    """The same after having asked."""
+def audit(*packages: str) -> tuple[int, str]:
+    """The verdict on the packages that these arguments of pip-audit name."""
     tool = shutil.which("pip-audit", path=str(BIN)) or shutil.which("pip-audit")
     if tool is None:
         return SKIPPED, "skipped: pip-audit is not installed; `pip install pip-audit` to look for known weaknesses"
     argv = [
         tool,
-        "--path",
-        sysconfig.get_path("purelib"),
+        *packages,
         "--format",
         "json",
         "--progress-spinner",
@@ -64,9 +64,12 @@ def audit() -> tuple[int, str]:
 
 def main() -> int:
     fits = subprocess.run([sys.executable, "-m", "pip", "--disable-pip-version-check", "check"])
-    code, words = audit()
+    installed, words = audit("--path", sysconfig.get_path("purelib"))
     print(words)
-    return fits.returncode or code
+    locked, words = audit("--requirement", str(LOCK), "--disable-pip")
+    print(f"{LOCK.name}: {words}")
+    # A weakness in one counts for more than that the other could not be looked at.
+    return fits.returncode or min(installed, locked, key=(1, SKIPPED, 0).index)
 
 
 if __name__ == "__main__":
