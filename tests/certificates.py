@@ -9,9 +9,11 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from cryptography.x509.oid import ExtensionOID, NameOID
 
 DAY = datetime.timedelta(days=1)
+NO_TEXT = b"\x30\x03\x86\x01\xff"
+"""Alternative names with a URI that is not UTF-8, in DER."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +57,10 @@ class Authority:
         days: int = 30,
         password: str | None = None,
         organization: str = "Example",
+        alternative_names: bytes | None = None,
     ) -> Shown:
-        """A certificate for `CN=name,O=organization`; one of negative `days` has expired."""
+        """A certificate for `CN=name,O=organization`; one of negative `days` has expired. `alternative_names`, in DER,
+        stand in place of `hosts`."""
         key = ec.generate_private_key(ec.SECP256R1())
         now = datetime.datetime.now(datetime.UTC)
         subject = x509.Name(
@@ -65,9 +69,11 @@ class Authority:
                 x509.NameAttribute(NameOID.COMMON_NAME, name),
             ]
         )
-        names = [
+        names: x509.ExtensionType = x509.SubjectAlternativeName(
             x509.IPAddress(ipaddress.ip_address(host)) if host[0].isdigit() else x509.DNSName(host) for host in hosts
-        ]
+        )
+        if alternative_names is not None:
+            names = x509.UnrecognizedExtension(ExtensionOID.SUBJECT_ALTERNATIVE_NAME, alternative_names)
         certificate = (
             x509.CertificateBuilder()
             .subject_name(subject)
@@ -76,7 +82,7 @@ class Authority:
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - 60 * DAY)
             .not_valid_after(now + days * DAY)
-            .add_extension(x509.SubjectAlternativeName(names), critical=False)
+            .add_extension(names, critical=False)
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
             .sign(self._key, hashes.SHA256())
         )

@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import http.client
 import json
 import socket
 import ssl
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.certificates import Authority
+from tests.certificates import NO_TEXT, Authority
 from tiered.cli.main import main
 from tiered.server.http.app import REFUSED_AT_ONCE
 from tiered.testing import LocalCluster, cluster
@@ -94,6 +95,18 @@ def test_handshakes_that_fail_take_no_connection_from_others(authority: Authorit
         while not is_answered(f"{c.http_url}/healthz", authority):
             assert time.monotonic() < deadline, "handshakes that failed long ago still count"
             time.sleep(0.05)
+
+
+def test_a_certificate_with_a_name_that_is_no_text_ends_its_own_connection_alone(
+    two: LocalCluster, authority: Authority, caplog: pytest.LogCaptureFixture
+) -> None:
+    context = ssl.create_default_context(cafile=str(authority.pem))
+    context.load_cert_chain(authority.sign("mallory", alternative_names=NO_TEXT).both)
+    with pytest.raises((OSError, http.client.HTTPException)):
+        urllib.request.urlopen(f"{two.http_url}/healthz", timeout=30, context=context)
+    gc.collect()
+    assert "never retrieved" not in caplog.text
+    assert is_answered(f"{two.http_url}/healthz", authority)
 
 
 def test_handshakes_that_fail_leave_nothing_for_the_collector(authority: Authority) -> None:

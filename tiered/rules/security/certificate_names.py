@@ -11,7 +11,7 @@ from typing import Any
 import re2
 
 from tiered.errors import Invalid, InvalidConfig
-from tiered.rules.security.principal import USER, Principal
+from tiered.rules.security.principal import ANONYMOUS, USER, Principal
 
 DEFAULT = "DEFAULT"
 MAX_RULES = 100
@@ -115,11 +115,12 @@ class PrincipalMapping:
         name = distinguished_name(subject)
         for rule in self._rules:
             found = name if rule is None else rule.applied(name)
-            if found and len(found) <= MAX_NAME_CHARS:
+            if found and found != ANONYMOUS.name and len(found) <= MAX_NAME_CHARS:
                 return Principal(USER, found)
         raise NoPrincipal(
             f"no rule of ssl.principal.mapping.rules gives a principal to the certificate of {name[:200]!r}: add "
-            f"DEFAULT as the last one, or a rule that matches it and gives a name of up to {MAX_NAME_CHARS} characters"
+            f"DEFAULT as the last one, or a rule that matches it and gives a name of up to {MAX_NAME_CHARS} characters "
+            f"that is not {ANONYMOUS.name}: so is called who shows no certificate"
         )
 
 

@@ -59,6 +59,8 @@ def test_who_no_rule_names_is_nobody() -> None:
     with pytest.raises(NoPrincipal, match="up to 1000 characters") as refused:
         PrincipalMapping("DEFAULT").principal(((("commonName", "x" * 100_000),),))
     assert len(str(refused.value)) < 500
+    with pytest.raises(NoPrincipal, match="not ANONYMOUS"):
+        PrincipalMapping("RULE:^CN=(.*)$/$1/").principal(((("commonName", "ANONYMOUS"),),))
 
 
 @pytest.mark.parametrize(

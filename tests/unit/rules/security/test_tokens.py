@@ -46,7 +46,7 @@ def test_a_token_signed_by_a_published_key_is_its_subjects(key: jwk.Key, algorit
         {"exp": None}, {"exp": NOW_S - 31}, {"exp": "tomorrow"}, {"exp": True}, {"exp": 1e300}, {"nbf": NOW_S + 31},
         {"iat": NOW_S + 31}, {"iss": "https://other.example"}, {"iss": None}, {"aud": "somebody"}, {"aud": None},
         {"aud": [["tiered"]]}, {"scope": "read"}, {"scope": None}, {"scope": 7}, {"sub": None}, {"sub": ""},
-        {"sub": 7}, {"sub": "a" * 256}, {"sub": "a\nb"},
+        {"sub": 7}, {"sub": "a" * 256}, {"sub": "a\nb"}, {"sub": "ANONYMOUS"},
     ],
 )  # fmt: skip
 def test_a_token_that_lacks_something_is_nobodys(claims: dict[str, Any]) -> None:

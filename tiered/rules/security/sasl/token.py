@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tiered.errors import InvalidConfig
+from tiered.rules.security.principal import ANONYMOUS
 from tiered.rules.security.sasl.failures import AuthenticationFailed
 from tiered.rules.security.sasl.mechanism import MAX_USER_NAME
 
@@ -114,6 +115,8 @@ def token_owner(token: str, keys: "KeySet", policy: TokenPolicy, *, now_s: float
     name = claims.get(policy.subject_claim)
     if not isinstance(name, str) or not 0 < len(name) <= MAX_USER_NAME or not name.isprintable():
         raise AuthenticationFailed("the token does not say who its owner is (sasl.oauthbearer.sub.claim.name)")
+    if name == ANONYMOUS.name:
+        raise AuthenticationFailed(f"no token's owner is called {name}: so is called who does not log in")
     return TokenOwner(name=name, expires_at_s=expires_at_s)
 
 

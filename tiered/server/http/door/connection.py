@@ -151,7 +151,8 @@ class TlsGate(asyncio.Protocol):
             made = await asyncio.get_running_loop().start_tls(
                 transport, early, self._context, server_side=True, ssl_handshake_timeout=self._handshake_s
             )
-        except OSError as error:  # Whatever a client can do, and the end of its time.
+        # Whatever a client can do, and the end of its time; ValueError is a certificate with a name that is no text.
+        except (OSError, ValueError) as error:
             error.__traceback__ = None  # Its frames hold the connection, and are held by what they hold.
             return
         finally:

@@ -13,7 +13,7 @@ from typing import Any
 
 from tiered.config.listeners import ListenerOptions
 from tiered.errors import MalformedRequest, TieredError
-from tiered.rules.security.certificate_names import PrincipalMapping
+from tiered.rules.security.certificate_names import NoPrincipal, PrincipalMapping
 from tiered.rules.security.principal import ANONYMOUS, Principal
 from tiered.runtime import BlockingPool, every
 from tiered.server.kafka.transport.other_protocols import is_http, not_tls
@@ -143,7 +143,10 @@ class TlsDoor:
             if is_done:
                 break
             received = await loop.sock_recv(sock, RECEIVE_BYTES)
-        certificate = tls.getpeercert()
+        try:
+            certificate = tls.getpeercert()
+        except ValueError as error:
+            raise NoPrincipal(f"the client's certificate has a name that is no text ({error})") from None
         principal = ANONYMOUS
         if certificate:
             principal = self._mapping.principal(certificate.get("subject", ()))  # type: ignore[arg-type]
