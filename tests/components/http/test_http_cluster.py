@@ -18,6 +18,9 @@ from tests.broker_process import BrokerProcess
 from tests.clients.http_api import Answer, ask
 from tests.components.brokers import Brokers
 from tests.components.http.http_brokers import PARTITIONS, brokers, cluster, create, scattered, value_of, wait_at
+from tests.components.rights_table import KNOWN
+from tests.support.http_routes import body_of, path_of
+from tiered.server.http.routes import ROUTES
 
 __all__ = ["brokers", "cluster"]
 
@@ -97,6 +100,34 @@ def test_request_that_was_passed_on_is_answered_here_or_refused_and_never_passed
             path = f"/api/v1/topics/hops/records?partition={row.partition}"
             status, content = send(broker, path, **FORWARDED)
             assert status == (200 if number == row.leader else 503), content
+
+
+def test_no_route_passes_on_a_request_that_was_passed_on(brokers: Brokers) -> None:
+    """Or two brokers could pass one crafted request to each other for ever."""
+    scattered(brokers, KNOWN)
+    commit(brokers, "circling", KNOWN, {0: 1})
+    cluster_id = brokers.by_id[1].get("/v3/clusters")["data"][0]["cluster_id"]
+    routes = [f"{route.method} {route.path}" for route in ROUTES if not route.path.endswith("/tail")]
+    routes.sort(key=lambda route: not route.startswith("GET "))
+    for number, broker in brokers.by_id.items():
+        before = passed_on(broker)
+        for route in routes:
+            method, template = route.split(" ", 1)
+            path = path_of(cluster_id, template, KNOWN).replace(f"groups/{KNOWN}", "groups/circling")
+            path = path.replace("brokers/1", f"brokers/{number % 3 + 1}")
+            body = body_of(route)
+            content = None if body is None else json.dumps(body).encode()
+            # Its leader is asked by the broker that resets, which is no further hop; and topics stay.
+            if "offsets/reset" in path or (method == "DELETE" and path.endswith(f"topics/{KNOWN}")):
+                continue
+            send(broker, path, method=method, body=content, Content_Type="application/json", **FORWARDED)
+            assert passed_on(broker) == before, route
+
+
+def passed_on(broker: BrokerProcess) -> list[str]:
+    """How many requests this broker has sent to others, by their outcomes."""
+    lines = send(broker, "/metrics")[1].decode().splitlines()
+    return [line for line in lines if line.startswith("tiered_http_forwarded_total")]
 
 
 def test_browser_is_checked_where_it_comes_in_and_served_by_whoever_leads(brokers: Brokers) -> None:
@@ -294,6 +325,8 @@ def test_broker_that_is_paused_holds_nobody_up_and_is_told_of_as_silent(brokers:
         found = brokers.by_id[1].get("/api/v1/cluster")["brokers"][2]
         assert found["state"] in ("silent", "fenced")
         assert found["totals"] is None
+        failures = next(line for line in passed_on(brokers.by_id[1]) if 'outcome="failed"' in line)
+        assert float(failures.split()[-1]) > 0
     finally:
         os.kill(paused.pid, signal.SIGCONT)
     brokers.wait_whole("paused")

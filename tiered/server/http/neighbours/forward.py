@@ -180,6 +180,7 @@ async def ask(request: web.Request, to: Neighbour, path: str, *, patience_s: flo
                 raise Unreachable(f"broker {to.broker_id} answers {answer.status}: {content[:200]!r}")
         return json.loads(content)
     except TimeoutError as error:
+        request.app[BROKER].counters.http_forwarded["failed"] += 1
         raise Unreachable(
             f"broker {to.broker_id} does not answer within {patience_s:g} s; try again in a moment"
         ) from error
