@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.broker_process import BrokerProcess
 from tiered.cold.chunks import files
 
@@ -16,8 +18,9 @@ def test_records_on_the_disk_are_the_brokers_alone(broker: BrokerProcess) -> Non
     assert (broker.data / "log").stat().st_mode & 0o777 == 0o700
 
 
-def test_the_proof_of_being_this_broker_is_the_brokers_alone(broker: BrokerProcess) -> None:
-    assert (broker.data / "incarnations.json").stat().st_mode & 0o777 == 0o600
+@pytest.mark.parametrize("name", ["incarnations.json", "owner.json"])
+def test_the_proof_of_being_this_broker_is_the_brokers_alone(broker: BrokerProcess, name: str) -> None:
+    assert (broker.data / name).stat().st_mode & 0o777 == 0o600
 
 
 def test_chunks_in_the_cache_are_the_brokers_alone(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from uuid import UUID
 
 from tiered.errors import AlreadyRunning, InvalidConfig
+from tiered.hot.file_system import RealFileSystem, replace_file
 from tiered.ids import TopicPartition
 
 OWNER_FILE = "owner.json"
@@ -122,12 +123,8 @@ class DataFolder:
         path = self.root / OWNER_FILE
         if path.exists():
             return
-        temporary = path.with_suffix(".tmp")
-        with temporary.open("w") as file:
-            json.dump({"version": 1, "cluster_id": cluster_id, "broker_id": broker_id}, file)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        owner = {"version": 1, "cluster_id": cluster_id, "broker_id": broker_id}
+        replace_file(RealFileSystem(), str(path), json.dumps(owner).encode(), durable=True)
 
     def topics_on_disk(self) -> list[UUID]:
         """The ids of all topics that have a directory here."""
