@@ -6,7 +6,7 @@ the store, ask a database, or serve bytes that fail a check.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -24,13 +24,16 @@ from tiered.cold.chunks.reader import ColdReader
 from tiered.cold.opening import open_store
 from tiered.cold.read_only_store import ReadOnlyStore
 from tiered.cold.timed_store import TimedStore
-from tiered.config import BrokerSettings, ServeOptions
+from tiered.config import BrokerSettings, ConfigEntry, ServeOptions, describe_topic
+from tiered.config.broker_changes import taken_at_run_time
 from tiered.config.listeners import ListenerOptions
 from tiered.config.security import check_authentication
+from tiered.config.setting import require_sendable
+from tiered.config.topic import DEFAULTS_OF_TOPICS
 from tiered.errors import InvalidConfig, ObjectMissing, ReadOnly, StoreUnavailable
 from tiered.file_slice import ReadBatches
 from tiered.metrics import CountersState
-from tiered.read_replica.bucket_topics import BucketPartition, BucketTopics
+from tiered.read_replica.bucket_topics import BucketPartition, BucketTopic, BucketTopics
 from tiered.rules.security.sasl.mechanism import Mechanism
 from tiered.runtime import BlockingPool, Clock
 
@@ -102,6 +105,9 @@ class ReadReplica:
         )
         self.reader = BucketReader(self.cold_reader, self.disk, self.counters, self.topics)
         self.records = RecordReader(self.reader, clock)
+        self._stored_settings: Mapping[str, str] = {}
+        """As the bucket had them when `_taken_settings` was made of them."""
+        self._taken_settings: Mapping[str, str] = {}
         self.access = Access(state=BrokerState(settings=self.settings))
         """Off: who reaches the ports may read."""
 
@@ -158,6 +164,28 @@ class ReadReplica:
         """Where the client that reached us on `local_host` is told to connect."""
         host, port = self._advertised[listener]
         return (local_host if host in WILDCARD_ADDRESSES else host), port
+
+    def describe(self, topic: BucketTopic) -> list[ConfigEntry]:
+        """Every config of the topic. Raises InvalidConfig where the bucket has one that no broker would take, or that
+        no client could be told."""
+        for name, text in topic.configs.items():
+            require_sendable(name, text)
+        settings = self.settings.with_dynamic(dynamic_default=self._cluster_settings(), dynamic={})
+        return describe_topic(topic.configs, settings)
+
+    def _cluster_settings(self) -> Mapping[str, str]:
+        """The writing cluster's defaults of topics. A wrong one counts for nothing, so that topics stay describable."""
+        stored = self.topics.cluster_settings
+        if stored is not self._stored_settings:
+            defaults = {name: text for name, text in stored.items() if name in DEFAULTS_OF_TOPICS}
+            taken = {name: text for name, text in defaults.items() if taken_at_run_time("", name, text)}
+            if ignored := sorted(defaults.keys() - taken.keys()):
+                log.warning(
+                    "the bucket's checkpoint has settings of all brokers with values that are not allowed; they count "
+                    "for nothing here: %s", ", ".join(ignored),
+                )  # fmt: skip
+            self._stored_settings, self._taken_settings = stored, taken
+        return self._taken_settings
 
     def health(self) -> dict[str, Any]:
         """`serving`, how old the view is, and what an operator should look at."""

@@ -4,6 +4,7 @@ import shutil
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -31,7 +32,8 @@ from tiered.formats import object_key
 from tiered.formats.checkpoint import ClusterCheckpoint, TopicEntry
 from tiered.wire import messages
 
-METADATA, LIST_OFFSETS = 3, 2
+METADATA, LIST_OFFSETS, DESCRIBE_CONFIGS = 3, 2, 32
+INVALID_CONFIG = 40
 LATEST, EARLIEST, MAX_TIMESTAMP, LATEST_TIERED = -1, -2, -3, -5
 
 
@@ -173,6 +175,34 @@ def test_topics_come_and_go_with_the_bucket(replica: ReplicaThread, made: Verifi
     replica.look()
     assert topics(replica) == {"other": 2}
     assert fetch_code(replica, 0) == UNKNOWN_TOPIC
+
+
+def test_a_wrong_setting_in_the_bucket_hides_the_configs_of_no_other_topic(
+    replica: ReplicaThread, made: VerifiedStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = cluster_checkpoint()
+    wrong = {"word": {"retention.ms": "soon"}, "long": {"follower.replication.throttled.replicas": "é" * 20_000}}
+    others = tuple(
+        TopicEntry(name=name, topic_id=UUID(int=number), partition_count=1, configs=configs)
+        for number, (name, configs) in enumerate(wrong.items(), start=5)
+    )
+    settings = {"": {"log.retention.ms": "5", "log.segment.bytes": "many"}}
+    forged = replace(before, version=8, topics=(*before.topics, *others), settings=settings)
+    checkpoints.write_cluster_checkpoint(made.store, forged)
+    replica.look()
+    request = messages.request(DESCRIBE_CONFIGS, 1)
+    names = (TOPIC, *wrong)
+    resources = tuple(
+        request.DescribeConfigsResource(resource_type=2, resource_name=name, configuration_keys=None) for name in names
+    )
+    with RawConnection(replica) as connection:
+        asked = request.DescribeConfigsRequest(resources=resources)
+        first, answer = (connection.ask(DESCRIBE_CONFIGS, 1, asked) for _ in range(2))
+    assert first == answer
+    assert [each.error_code for each in answer.results] == [NONE, INVALID_CONFIG, INVALID_CONFIG]
+    shown = {each.name: each.value for each in answer.results[0].configs}
+    assert (shown["retention.ms"], shown["segment.bytes"]) == ("5", str(1 << 30))
+    assert caplog.text.count("they count for nothing here: log.segment.bytes") == 1
 
 
 def test_what_retention_took_since_the_last_look_is_out_of_range(replica: ReplicaThread, made: VerifiedStore) -> None:

@@ -12,7 +12,6 @@ from typing import Any
 from aiohttp import web
 
 from tiered.broker.host.process_facts import read_process_facts
-from tiered.config import describe_topic
 from tiered.errors import TieredError
 from tiered.metrics import DESCRIBED
 from tiered.read_replica.bucket_topics import BucketTopic
@@ -85,8 +84,7 @@ async def _topic(request: web.Request) -> web.Response:
     """One topic with its partitions and its configs."""
     replica = request.app[REPLICA]
     topic = replica.topics.by_name(TOPIC.of(request))
-    settings = replica.settings.with_dynamic(dynamic_default=replica.topics.cluster_settings, dynamic={})
-    configs = [CONFIG.of(entry) for entry in describe_topic(topic.configs, settings)]
+    configs = [CONFIG.of(entry) for entry in replica.describe(topic)]
     return web.json_response({**_topic_fields(replica, topic), "configs": configs})
 
 

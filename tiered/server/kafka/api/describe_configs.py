@@ -7,7 +7,7 @@ effective ones; secrets are null. Unknown keys are left out, as Kafka does; null
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from tiered.config import ConfigEntry, describe_broker, describe_topic, for_clients
+from tiered.config import ConfigEntry, describe_broker, for_clients
 from tiered.errors import InvalidRequest, PolicyViolation, TieredError
 from tiered.rules.security.acl import Operation
 from tiered.server.kafka.config_resources import BROKER, TOPIC, resource_for
@@ -83,8 +83,7 @@ def described(reply: "Reply", request: "Request", entry: ConfigEntry) -> "Replie
 def _entries(context: Context, resource_type: int, resource_name: str) -> Sequence[ConfigEntry]:
     replica = replica_of(context)
     if resource_type == TOPIC:
-        settings = replica.settings.with_dynamic(dynamic_default=replica.topics.cluster_settings, dynamic={})
-        return for_clients(describe_topic(replica.topics.by_name(resource_name).configs, settings))
+        return for_clients(replica.describe(replica.topics.by_name(resource_name)))
     if resource_type == BROKER and resource_name in ("", str(replica.broker_id)):
         return describe_broker(replica.settings) if resource_name else ()
     raise InvalidRequest("a read replica knows the configs of topics (2) and its own settings (4)")
