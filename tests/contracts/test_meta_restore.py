@@ -9,7 +9,6 @@ from sqlalchemy import Connection, func, select
 
 from tests.catalogue import NOW_MS, open_ready, register
 from tests.support.checkpointed import CLUSTER, TOPIC_ID, entry, group, groups, partition, pinned
-from tiered.config.broker_changes import taken_at_run_time
 from tiered.errors import InvalidConfig, Pinned
 from tiered.formats.checkpoint import ClusterCheckpoint
 from tiered.ids import InSyncReplica
@@ -21,7 +20,7 @@ from tiered.meta.engine import Database
 from tiered.meta.pins import PinnedRange
 from tiered.meta.tables import metadata, pin
 from tiered.rules.groups.coordinator_slot import coordinator_slot
-from tiered.rules.segments.restore_plan import FoundBucket, RestorePlan, plan_restore
+from tiered.rules.segments.restore_plan import FoundBucket, RestoredSettings, RestorePlan, plan_restore
 
 pytest_plugins = ["tests.meta_databases"]
 
@@ -45,14 +44,14 @@ def plan() -> RestorePlan:
             version=100,
             cluster_id=CLUSTER,
             topics=(topic,),
-            settings={"": {"log.retention.ms": "5"}, "2": {}},
             pins=(pinned("audit", (0, 30, 60)), pinned(None, (0, 40, 80), (1, 0, 0))),
         ),
         cluster_etag="etag",
+        settings=RestoredSettings(settings={"": {"log.retention.ms": "5"}}),
         partitions={(TOPIC_ID, 0): partition(20, 50, 80, log_start_offset=30), (TOPIC_ID, 1): partition(0)},
         groups={slot: groups(slot, group("billing", 60, 0), slot_count=SLOTS)},
     )
-    return plan_restore(found, (1, 2), taken=taken_at_run_time)
+    return plan_restore(found, (1, 2))
 
 
 def apply(database: Database, plan: RestorePlan) -> list[int]:

@@ -24,7 +24,6 @@ from tiered.cold.bucket import checkpoint_walk
 from tiered.cold.bucket.contents import read_bucket
 from tiered.cold.bucket.segments import load_tail
 from tiered.cold.local import LocalStore
-from tiered.config.broker_changes import taken_at_run_time
 from tiered.errors import TieredError
 from tiered.formats.producer_snapshot import decode_producers
 from tiered.meta import restore
@@ -55,7 +54,7 @@ def verified(store: LocalStore, _folder: Path) -> None:
 
 
 def restored(store: LocalStore, folder: Path) -> None:
-    plan = plan_restore(read_bucket(store, parallel=2), [1], taken=taken_at_run_time)
+    plan = plan_restore(read_bucket(store, parallel=2), [1])
     if plan.problems:  # Nobody applies it.
         return
     database = Database.open(f"sqlite:///{folder}/restored.db")

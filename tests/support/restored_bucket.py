@@ -9,7 +9,6 @@ from tests.unit.cold.stored_segments import PARTITION, TOPIC_ID, store_segment
 from tiered.cold.bucket import checkpoints, group_checkpoints
 from tiered.cold.bucket.contents import read_bucket
 from tiered.cold.local import LocalStore
-from tiered.config.broker_changes import taken_at_run_time
 from tiered.formats.checkpoint import ClusterCheckpoint, PartitionCheckpoint, TopicEntry
 from tiered.formats.pin_entries import PinnedOffsets
 from tiered.formats.producer_snapshot import ProducerEntry, encode_producers
@@ -58,4 +57,4 @@ class Bucket:
         checkpoints.write_partition_checkpoint(self.store, head)
 
     def plan(self) -> RestorePlan:
-        return plan_restore(read_bucket(self.store, parallel=PARALLEL), (1,), taken=taken_at_run_time)
+        return plan_restore(read_bucket(self.store, parallel=PARALLEL), (1,))

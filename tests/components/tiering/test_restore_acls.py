@@ -48,9 +48,10 @@ def test_rules_and_group_configs_come_back_from_a_bucket(tmp_path: Path, capfd: 
     meta = f"sqlite:///{restored}/meta.db"
     capfd.readouterr()
     assert main(["restore", "--from", f"file://{kept}", "--meta", meta, "--brokers", "1", "--plan", "--json"]) == 0
-    rules = json.loads(capfd.readouterr().out)["left_out_access_rules"]
-    assert {AclRow(**each) for each in rules} == set(RULES)
-    assert main(["restore", "--from", f"file://{kept}", "--meta", meta, "--accept-rights", "--apply"]) == 0
+    plan = json.loads(capfd.readouterr().out)
+    assert {AclRow(**each) for each in plan["left_out_access_rules"]} == set(RULES)
+    restore = ["restore", "--from", f"file://{kept}", "--meta", meta, "--apply", "--accept-rights"]
+    assert main([*restore, plan["rights_digest"]]) == 0
     with GuardedBroker(restored, KEPT) as broker:
         assert held(broker) == set(RULES)
         assert broker.run(lambda: broker.broker.resource_configs.group("a:b")).consumer_session_timeout_ms == 50_000
@@ -70,10 +71,10 @@ FORGED = {
     "01": {"log.retention.ms": "1"},
 }
 NAMED = """
-settings that were altered at run time come back:
+settings that were altered at run time come back (1):
   log.retention.ms=86400000
 
-ignored, for no broker takes them at run time:
+ignored, for no broker takes them at run time (7):
   max.connections.per.ip.overrides
   num.partitions
   super.users
@@ -82,12 +83,13 @@ ignored, for no broker takes them at run time:
   log.retention.ms (broker 01)
   sasl.oauthbearer.jwks.endpoint.url (broker 1)
 
-settings that give rights are left out, for whoever can write to the bucket could have put them there:
+settings that give rights are left out, for whoever can write to the bucket could have put them there (1):
   tiered.http.allowed.hosts=evil.example\\nproblems:
 
-access rules are left out, for whoever can write to the bucket could have put them there:
+access rules are left out, for whoever can write to the bucket could have put them there (1):
   ALLOW User:mallory from *: ALL on CLUSTER kafka-cluster (LITERAL)
---accept-rights brings them back.""".replace("LONG", "x" * 400)
+--accept-rights DIGEST
+brings these back, and no others.""".replace("LONG", "x" * 400)
 MALLORY = AclEntry(**asdict(allow("ALL", "CLUSTER", "kafka-cluster", principal="User:mallory")))
 
 
@@ -106,7 +108,8 @@ def test_a_forged_checkpoint_gives_no_rights_unasked_and_everything_in_it_is_nam
     capfd.readouterr()
     assert main(restore) == 0
     words = capfd.readouterr().out
-    assert NAMED in words
+    digest = words.partition("--accept-rights ")[2].partition("\n")[0]
+    assert NAMED.replace("DIGEST", digest) in words
     assert "\naccess rules come back" not in words
     assert main([*restore, "--json"]) == 0
     plan = json.loads(capfd.readouterr().out)
@@ -123,6 +126,7 @@ def test_a_forged_checkpoint_gives_no_rights_unasked_and_everything_in_it_is_nam
         "01": ["log.retention.ms"],
         "1": ["sasl.oauthbearer.jwks.endpoint.url"],
     }
+    assert plan["rights_digest"] == digest
     assert plan["access_rules"] == []
     assert plan["left_out_access_rules"] == [asdict(MALLORY)]
     restored = tmp_path / "restored"
@@ -135,6 +139,33 @@ def test_a_forged_checkpoint_gives_no_rights_unasked_and_everything_in_it_is_nam
         in_force = broker.run(lambda: broker.broker.settings)
         assert dict(in_force.dynamic_default) == {"log.retention.ms": "86400000"}
         assert dict(in_force.dynamic) == {}
+
+
+def test_rights_that_came_after_the_plan_are_refused_with_the_new_list_and_nothing_is_changed(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    data = tmp_path / "data"
+    with GuardedBroker(data, KEPT):
+        pass
+    head, meta = data / "objects" / cluster_checkpoint_key(), tmp_path / "new.db"
+    own = decode_cluster_checkpoint(head.read_bytes())
+    restore = ["restore", "--from", f"file://{data}/objects", "--meta", f"sqlite:///{meta}"]
+    seen = replace(own, acls=tuple(AclEntry(**asdict(each)) for each in RULES))
+    head.write_bytes(encode_cluster_checkpoint(seen))
+    capfd.readouterr()
+    assert main([*restore, "--json"]) == 0
+    digest = json.loads(capfd.readouterr().out)["rights_digest"]
+    forged = encode_cluster_checkpoint(replace(seen, acls=(*seen.acls, MALLORY)))
+    head.write_bytes(forged)
+    assert main([*restore, "--apply", "--accept-rights", digest]) == 1
+    refusal = capfd.readouterr().err
+    assert f"--accept-rights {digest}: the bucket's access rules" in refusal
+    assert "ALLOW User:mallory from *: ALL on CLUSTER kafka-cluster (LITERAL)" in refusal
+    assert head.read_bytes() == forged
+    assert not meta.exists()
+    with pytest.raises(SystemExit):
+        main([*restore, "--apply", "--accept-rights"])
+    assert "run the plan, look at its list" in capfd.readouterr().err
 
 
 def test_what_a_writer_of_the_database_sets_at_run_time_that_is_read_at_start_takes_no_effect_and_can_be_deleted(

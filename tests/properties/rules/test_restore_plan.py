@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.checkpointed import CLUSTER, TOPIC_ID, entry, group, groups, partition, pinned, segment
-from tiered.config.broker_changes import taken_at_run_time
 from tiered.formats.checkpoint import ClusterCheckpoint, TopicEntry
 from tiered.formats.pin_entries import PinEntry
 from tiered.rules.groups.coordinator_slot import coordinator_slot
@@ -47,7 +46,6 @@ def plan(
             unlisted=tuple(unlisted),
         ),
         brokers,
-        taken=taken_at_run_time,
     )
 
 
@@ -211,17 +209,15 @@ def test_a_topic_that_is_left_out_holds_up_nobody_and_takes_its_offsets_and_snap
         },
         groups={0: committed},
     )
-    (problem,) = plan_restore(found, (1,), taken=taken_at_run_time).problems
+    (problem,) = plan_restore(found, (1,)).problems
     assert problem.startswith("orders-0: ")
-    made = plan_restore(found, (1,), ["orders"], taken=taken_at_run_time)
+    made = plan_restore(found, (1,), ["orders"])
     assert not made.problems
     assert [topic.name for topic in made.topics] == ["whole"]
     assert {each.group_id: len(each.offsets) for each in made.groups} == {"g": 0, "h": 1}
     assert [each.name for each in made.pins] == ["of-whole"]
     assert any(each.startswith("orders: left out as you asked") for each in made.warnings)
-    assert plan_restore(found, (1,), ["orders", "odrers"], taken=taken_at_run_time).problems == (
-        "there is no topic odrers to leave out",
-    )
+    assert plan_restore(found, (1,), ["orders", "odrers"]).problems == ("there is no topic odrers to leave out",)
 
 
 def test_groups_that_their_checkpoint_could_not_hold_are_told() -> None:

@@ -5,6 +5,7 @@ Owns names, options and help, as `parser` does for the others. Must import next 
 
 import argparse
 import os
+import re
 from pathlib import Path
 
 from tiered.cli.arguments import Commands, Parser, command, json_option, number
@@ -12,6 +13,7 @@ from tiered.cli.moves.arguments import broker_ids
 
 MAX_PARALLEL = 64
 DEFAULT_BROKERS = (1,)
+_DIGEST = re.compile(r"[0-9a-f]{40}\Z")
 
 
 def add_store_commands(commands: "Commands[Parser]") -> None:
@@ -102,8 +104,11 @@ def _add_restore(commands: "Commands[Parser]") -> None:
     )
     parser.add_argument(
         "--accept-rights",
-        action="store_true",
-        help="bring access rules back, and settings that give rights: look at them in the plan first",
+        metavar="DIGEST",
+        type=_rights_digest,
+        nargs="?",
+        const="",
+        help="bring back the access rules, and the settings that give rights, whose digest the plan has printed",
     )
     parser.add_argument(
         "-j", "--parallel", metavar="N", type=_parallel, default=16, help="requests to the store at once (16)"
@@ -127,6 +132,16 @@ def fraction(text: str) -> float:
     if not 0.0 < found <= 1.0:
         raise argparse.ArgumentTypeError(f"{text} is no share: it must be above 0 and at most 1")
     return found
+
+
+def _rights_digest(text: str) -> str:
+    """Raises argparse's error, which says what to do without one."""
+    if not _DIGEST.match(text):
+        raise argparse.ArgumentTypeError(
+            "it needs the digest of what is accepted: run the plan, look at its list of access rules and settings that "
+            "give rights, and give the 40 digits that it prints below"
+        )
+    return text
 
 
 def _parallel(text: str) -> int:

@@ -5,7 +5,7 @@ one transaction, so that whoever is interrupted begins again. Decides nothing: `
 """
 
 import argparse
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
@@ -18,7 +18,7 @@ from tiered.cold.bucket.contents import read_bucket
 from tiered.cold.object_store import ObjectStore
 from tiered.cold.opening import open_store, store_identity
 from tiered.config.broker import broker_setting
-from tiered.config.broker_changes import taken_at_run_time
+from tiered.config.topic import TOPIC_SETTINGS
 from tiered.formats.acl_entries import AclEntry
 from tiered.meta import restore as stored
 from tiered.meta.engine import Database
@@ -50,13 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
             found = read_bucket(store, parallel=arguments.parallel, report=show)
         if arguments.apply and target.cluster_id == found.cluster.cluster_id:
             return _already_there(target, json=arguments.json)
-        plan = plan_restore(
-            found,
-            arguments.brokers,
-            arguments.leave_out,
-            taken=taken_at_run_time,
-            accept_rights=arguments.accept_rights,
-        )
+        plan = plan_restore(found, arguments.brokers, arguments.leave_out, accept_rights=arguments.accept_rights)
         if arguments.apply:
             _apply(arguments, store, found, plan, target)
         else:
@@ -72,7 +66,9 @@ def _apply(
     if target.holds is not None:
         raise CommandFailed(f"the database holds {target.holds}: give --meta an empty one")
     if plan.problems:
-        raise CommandFailed("nothing was changed, for not everything can be restored: " + "; ".join(_problems(plan)))
+        refusal = "nothing was changed, for not everything can be restored: " + "; ".join(_problems(plan))
+        rights = _left_out_rights(plan) if arguments.accept_rights is not None else ()
+        raise CommandFailed("\n".join(map(on_one_line, (refusal, *rights))))
     database = Database.open(arguments.meta)
     try:
         database.migrate()
@@ -184,6 +180,7 @@ def _as_json(plan: RestorePlan, *, target_holds: str | None, applied: bool) -> d
         "brokers": list(plan.brokers),
         "settings": {scope: dict(values) for scope, values in sorted(plan.settings.items())},
         "ignored_settings": {scope: list(names) for scope, names in plan.ignored_settings.items()},
+        "contradictory_settings": {scope: dict(values) for scope, values in plan.contradictory_settings.items()},
         "left_out_settings": {scope: dict(values) for scope, values in plan.left_out_settings.items()},
         "resource_configs": {each: dict(values) for each, values in sorted(plan.resource_configs.items())},
         "topics": [_topic_json(topic) for topic in plan.topics],
@@ -202,6 +199,7 @@ def _as_json(plan: RestorePlan, *, target_holds: str | None, applied: bool) -> d
         "pins": len(plan.pins) - _snapshots(plan),
         "access_rules": [asdict(each) for each in plan.acls],
         "left_out_access_rules": [asdict(acl) for acl in plan.left_out_acls],
+        "rights_digest": plan.rights_digest,
         "warnings": list(plan.warnings),
         "problems": list(plan.problems),
         "database_holds": target_holds,
@@ -262,24 +260,47 @@ def _lost(plan: RestorePlan) -> Iterator[str]:
 
 
 def _settings_and_rules(plan: RestorePlan) -> Iterator[str]:
-    back, left_out = _named(plan.settings), _named(plan.left_out_settings)
+    of_topics = [
+        f"{name}={text} (topic {topic.name})"
+        for topic in plan.topics
+        for name, text in sorted(topic.configs.items())
+        if name in TOPIC_SETTINGS and TOPIC_SETTINGS[name].has_effect
+    ]
+    of_resources = [
+        f"{name}={text}{_of(resource)}"
+        for resource, texts in plan.resource_configs.items()
+        for name, text in texts.items()
+    ]
     ignored = [f"{name}{_of(scope)}" for scope, names in plan.ignored_settings.items() for name in names]
-    for title, named in (
-        ("settings that were altered at run time come back", back),
-        ("access rules come back", [_rule(acl) for acl in plan.acls]),
-        ("ignored, for no broker takes them at run time", ignored),
-        (f"settings that give rights are left out, for {_ANYONE}", left_out),
-        (f"access rules are left out, for {_ANYONE}", [_rule(acl) for acl in plan.left_out_acls]),
-    ):
-        if named:
-            yield ""
-            yield f"{title}:"
-            yield from (f"  {line}" for line in named[:MAX_SHOWN])
-            if len(named) > MAX_SHOWN:
-                yield f"  and {len(named) - MAX_SHOWN} more; --json has all of them"
-    if plan.left_out_acls or left_out:
-        yield "--accept-rights brings them back. Without rules super.users alone may do anything; but where"
+    yield from _list("settings that were altered at run time come back", _named(plan.settings))
+    yield from _list("configs of topics come back", of_topics)
+    yield from _list("configs of groups and of subscriptions come back", of_resources)
+    yield from _list("access rules come back", [_rule(acl) for acl in plan.acls])
+    yield from _list("ignored, for no broker takes them at run time", ignored)
+    yield from _list(
+        "left out, for a broker would not start with them beside the others", _named(plan.contradictory_settings)
+    )
+    yield from _left_out_rights(plan)
+
+
+def _left_out_rights(plan: RestorePlan) -> Iterator[str]:
+    settings, rules = _named(plan.left_out_settings), [_rule(acl) for acl in plan.left_out_acls]
+    yield from _list(f"settings that give rights are left out, for {_ANYONE}", settings)
+    yield from _list(f"access rules are left out, for {_ANYONE}", rules)
+    if settings or rules:
+        yield f"--accept-rights {plan.rights_digest}"
+        yield "brings these back, and no others. Without rules super.users alone may do anything; but where"
         yield "allow.everyone.if.no.acl.found=true everybody may: create the rules anew then, before clients connect"
+
+
+def _list(title: str, lines: Sequence[str]) -> Iterator[str]:
+    """The first of them."""
+    if lines:
+        yield ""
+        yield f"{title} ({len(lines):,}):"
+        yield from (f"  {line}" for line in lines[:MAX_SHOWN])
+    if len(lines) > MAX_SHOWN:
+        yield f"  and {len(lines) - MAX_SHOWN} more; --json has all of them"
 
 
 def _named(settings: Mapping[str, Mapping[str, str]]) -> list[str]:
@@ -291,6 +312,9 @@ def _named(settings: Mapping[str, Mapping[str, str]]) -> list[str]:
 
 
 def _of(scope: str) -> str:
+    if ":" in scope:
+        kind, _, name = scope.partition(":")
+        return f" ({kind.lower().replace('_', ' ')} {name})"
     return f" (broker {scope})" if scope else ""
 
 

@@ -11,11 +11,10 @@ from uuid import UUID
 
 from tiered.cold.bucket import checkpoints, group_checkpoints
 from tiered.cold.bucket.checkpoints import StoredPartition
+from tiered.cold.bucket.restored_settings import restored_settings
 from tiered.cold.bucket.segments import load_tail
 from tiered.cold.object_store import ObjectStore
-from tiered.config import BrokerSettings, TopicConfig
 from tiered.errors import Corrupt, CorruptObject, InvalidConfig, ObjectMissing
-from tiered.formats.checkpoint import ClusterCheckpoint
 from tiered.formats.json_fields import MAX_NUMBER
 from tiered.formats.producer_snapshot import decode_producers
 from tiered.formats.segment_check import ExpectedSegment
@@ -59,19 +58,8 @@ def read_bucket(store: ObjectStore, *, parallel: int, report: Report = lambda _d
         groups=groups,
         unlisted=tuple(key for key in heads if key[0] not in known),
         group_faults=tuple(group_faults),
-        topic_faults=_topic_faults(cluster),
+        settings=restored_settings(cluster),
     )
-
-
-def _topic_faults(cluster: ClusterCheckpoint) -> dict[str, str]:
-    """A broker that met such configs in its database would not start."""
-    faults = {}
-    for topic in cluster.topics:
-        try:
-            TopicConfig.of(topic.configs, BrokerSettings())
-        except InvalidConfig as error:
-            faults[topic.name] = str(error)
-    return faults
 
 
 def _read_groups(store: ObjectStore, slot: int) -> FoundGroups | str | None:

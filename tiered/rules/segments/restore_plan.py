@@ -9,12 +9,13 @@ of a step that no life uses up. So none of them was ever given out by the old cl
 checkpoint that we can see.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+import hashlib
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import astuple, dataclass, field, replace
 from typing import Final
 from uuid import NAMESPACE_OID, UUID, uuid5
 
-from tiered.config.setting import Setting
 from tiered.formats.acl_entries import AclEntry
 from tiered.formats.checkpoint import ClusterCheckpoint, CommittedSegment, PartitionCheckpoint, TopicEntry
 from tiered.formats.group_checkpoint import GroupCheckpoint, GroupEntry, StoredOffset
@@ -32,8 +33,26 @@ Key = tuple[UUID, int]
 """Topic id and partition."""
 Settings = Mapping[str, Mapping[str, str]]
 """Texts by scope and name; a scope is a broker's id in decimal, or "" for all brokers."""
-TakenSetting = Callable[[str, str, str], Setting | None]
-"""As `config.broker_changes.taken_at_run_time`."""
+_DIGEST_CHARS: Final = 40
+"""Who writes to the bucket may choose both lists: of two with the same digest one would be shown, the other accepted.
+160 bits leave nobody the time to find such a pair."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoredSettings:
+    """The settings and configs of a checkpoint with which brokers would start."""
+
+    settings: Settings = field(default_factory=dict)
+    giving_rights: Settings = field(default_factory=dict)
+    """Not among `settings`."""
+    resource_configs: Settings = field(default_factory=dict)
+    """By kind and name, as in "GROUP:orders"."""
+    ignored: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Names by scope or resource: no broker takes them at run time, or they are too many."""
+    contradictory: Settings = field(default_factory=dict)
+    """Each is allowed by itself; beside the others it would stop a broker at its start."""
+    topic_faults: Mapping[str, str] = field(default_factory=dict)
+    """What is wrong with a topic's configs, by its name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,8 +85,8 @@ class FoundBucket:
     groups: Mapping[int, FoundGroups]
     unlisted: tuple[Key, ...] = ()
     group_faults: tuple[str, ...] = ()
-    topic_faults: Mapping[str, str] = field(default_factory=dict)
-    """What is wrong with a topic's configs, by its name."""
+    settings: RestoredSettings = field(default_factory=RestoredSettings)
+    """Of those that the cluster's checkpoint names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,10 +138,12 @@ class RestorePlan:
     brokers: tuple[int, ...]
     settings: Settings
     ignored_settings: Mapping[str, tuple[str, ...]]
-    """Names by scope, of those that no broker could have been given at run time."""
+    """As in `RestoredSettings`."""
+    contradictory_settings: Settings
+    """As in `RestoredSettings`."""
     left_out_settings: Settings
     """Those that give rights, unless they are accepted."""
-    resource_configs: Mapping[str, Mapping[str, str]]
+    resource_configs: Settings
     topics: tuple[RestoredTopic, ...]
     slot_count: int | None
     groups: tuple[GroupEntry, ...]
@@ -131,6 +152,8 @@ class RestorePlan:
     acls: tuple[AclEntry, ...]
     left_out_acls: tuple[AclEntry, ...]
     """All rules, unless they are accepted."""
+    rights_digest: str | None
+    """Stands for all that gives rights, accepted or not; None where nothing does."""
     warnings: tuple[str, ...]
     problems: tuple[str, ...]
 
@@ -154,14 +177,15 @@ def plan_restore(
     brokers: Sequence[int],
     left_out: Collection[str] = (),
     *,
-    taken: TakenSetting,
-    accept_rights: bool = False,
+    accept_rights: str | None = None,
 ) -> RestorePlan:
     """The rows for a cluster of these brokers, which all begin with empty disks. Topics that are `left_out` do not come
     back, and whatever is wrong with them is no problem. Access rules, and settings that give rights, come back only
-    with `accept_rights`: whoever can write to the bucket could have put them there. `taken` knows the settings."""
-    cluster = found.cluster
-    settings, ignored_settings, left_out_settings = _settings_of(cluster.settings, taken, accept_rights)
+    where `accept_rights` is their digest: whoever can write to the bucket could have put them there, or could have
+    replaced them since a person saw the plan."""
+    cluster, settings = found.cluster, found.settings
+    rights_digest = _rights_digest(cluster.acls, settings.giving_rights)
+    is_accepted = rights_digest is not None and accept_rights == rights_digest
     entries = sorted((each for each in cluster.topics if each.name not in left_out), key=lambda each: each.name)
     groups, slot_count = _groups_of(found)
     committed = _furthest_commits(groups)
@@ -169,10 +193,12 @@ def plan_restore(
         f"there is no topic {name} to leave out"
         for name in sorted({*left_out} - {each.name for each in cluster.topics})
     ]
+    if accept_rights is not None and not is_accepted:
+        problems.append(_other_rights(accept_rights, rights_digest))
     topics = tuple(
         _topic(entry, found, tuple(brokers), committed, problems, start=index) for index, entry in enumerate(entries)
     )
-    faults = found.topic_faults
+    faults = settings.topic_faults
     problems += [f"{entry.name}: {faults[entry.name]}" for entry in entries if entry.name in faults]
     restored_groups, moved = _clamped(groups, topics)
     pins = _restored_pins(cluster.pins, topics)
@@ -186,42 +212,46 @@ def plan_restore(
         change_number=change_number,
         next_producer_id=next_life(newest_producer_id, PRODUCER_IDS_A_LIFE),
         brokers=tuple(brokers),
-        settings=settings,
-        ignored_settings=ignored_settings,
-        left_out_settings=left_out_settings,
-        resource_configs=cluster.resource_configs,
+        settings=_merged(settings.settings, settings.giving_rights) if is_accepted else settings.settings,
+        ignored_settings=settings.ignored,
+        contradictory_settings=settings.contradictory,
+        left_out_settings={} if is_accepted else settings.giving_rights,
+        resource_configs=settings.resource_configs,
         topics=topics,
         slot_count=slot_count,
         groups=restored_groups,
         moved_offsets=moved,
         pins=pins,
-        acls=cluster.acls if accept_rights else (),
-        left_out_acls=() if accept_rights else cluster.acls,
+        acls=cluster.acls if is_accepted else (),
+        left_out_acls=() if is_accepted else cluster.acls,
+        rights_digest=rights_digest,
         warnings=(*_left_out(cluster, left_out), *_warnings(found, topics, pins)),
         problems=tuple(problems),
     )
 
 
-# Settings that were altered at run time
+# Rights
 
 
-def _settings_of(
-    found: Settings, taken: TakenSetting, accept_rights: bool
-) -> tuple[Settings, Mapping[str, tuple[str, ...]], Settings]:
-    """Those that come back, the names of those that no broker would have taken, and those that give rights."""
-    back: dict[str, dict[str, str]] = {}
-    ignored: dict[str, tuple[str, ...]] = {}
-    left_out: dict[str, dict[str, str]] = {}
-    for scope, texts in sorted(found.items()):
-        for name, text in sorted(texts.items()):
-            entry = taken(scope, name, text)
-            if entry is None:
-                ignored[scope] = (*ignored.get(scope, ()), name)
-            elif entry.gives_rights and not accept_rights:
-                left_out.setdefault(scope, {})[name] = text
-            else:
-                back.setdefault(scope, {})[name] = text
-    return back, ignored, left_out
+def _rights_digest(acls: Sequence[AclEntry], settings: Settings) -> str | None:
+    """Independent of the order of the rules."""
+    if not acls and not settings:
+        return None
+    text = json.dumps([sorted(map(astuple, acls)), settings], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_CHARS]
+
+
+def _other_rights(accepted: str, rights_digest: str | None) -> str:
+    if rights_digest is None:
+        return f"--accept-rights {accepted}: nothing in the bucket gives rights (any more); leave the option out"
+    return (
+        f"--accept-rights {accepted}: the bucket's access rules and settings that give rights are others, those of "
+        f"{rights_digest}: look at the list again, then accept that digest, and find out who changed the bucket"
+    )
+
+
+def _merged(settings: Settings, others: Settings) -> Settings:
+    return {scope: {**settings.get(scope, {}), **others.get(scope, {})} for scope in sorted({*settings, *others})}
 
 
 # Topics

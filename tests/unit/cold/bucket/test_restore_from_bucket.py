@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -11,11 +12,12 @@ from tests.support.restored_bucket import CLUSTER, GONE, PARALLEL, SNAPSHOT, Buc
 from tests.unit.cold.stored_segments import PARTITION, TOPIC_ID
 from tiered.cold.bucket import checkpoints, group_checkpoints, restore_claims
 from tiered.cold.bucket.contents import read_bucket
+from tiered.cold.bucket.restored_settings import MAX_SCOPES
 from tiered.cold.local import LocalStore
-from tiered.config.broker_changes import taken_at_run_time
+from tiered.config.broker_changes import MAX_SETTINGS
 from tiered.errors import InvalidConfig, LostRace
 from tiered.formats import object_key
-from tiered.formats.checkpoint import ClusterCheckpoint
+from tiered.formats.checkpoint import ClusterCheckpoint, TopicEntry
 from tiered.rules.segments.restore_plan import RestorePlan, plan_restore
 
 
@@ -59,7 +61,7 @@ def test_a_checkpoint_that_names_an_object_of_another_topic_is_a_problem_of_the_
 def test_a_topic_that_is_left_out_stays_in_the_bucket_and_is_none_of_the_clusters(bucket: Bucket) -> None:
     bucket.store.delete(bucket.segment.object_key)
     found = read_bucket(bucket.store, parallel=PARALLEL)
-    plan = plan_restore(found, (1,), ["orders"], taken=taken_at_run_time)
+    plan = plan_restore(found, (1,), ["orders"])
     assert not plan.problems
     restore_claims.claim(bucket.store, plan, found, parallel=PARALLEL)
     cluster = checkpoints.read_cluster_checkpoint(bucket.store)
@@ -82,7 +84,7 @@ def test_a_damaged_head_is_a_problem_and_damaged_groups_are_a_warning(bucket: Bu
 
 def claim(bucket: Bucket) -> RestorePlan:
     found = read_bucket(bucket.store, parallel=PARALLEL)
-    plan = plan_restore(found, (1,), taken=taken_at_run_time)
+    plan = plan_restore(found, (1,))
     restore_claims.claim(bucket.store, plan, found, parallel=PARALLEL)
     return plan
 
@@ -128,7 +130,7 @@ def test_the_old_cluster_is_refused_everywhere_after_it(bucket: Bucket) -> None:
 @pytest.mark.parametrize("what", ["cluster", "head", "groups", "new head"])
 def test_whoever_writes_between_plan_and_claim_stops_the_restore(bucket: Bucket, what: str) -> None:
     found = read_bucket(bucket.store, parallel=PARALLEL)
-    plan = plan_restore(found, (1,), taken=taken_at_run_time)
+    plan = plan_restore(found, (1,))
     match what:
         case "cluster":
             checkpoints.write_cluster_checkpoint(
@@ -157,31 +159,93 @@ def test_configs_that_no_broker_would_start_with_are_a_problem_and_the_topic_may
     assert problem.startswith("orders: ")
     assert next(iter(configs)) in problem
     contents = read_bucket(bucket.store, parallel=PARALLEL)
-    assert plan_restore(contents, (1,), ["orders"], taken=taken_at_run_time).problems == ()
+    assert plan_restore(contents, (1,), ["orders"]).problems == ()
 
 
 def test_a_bucket_that_was_taken_over_still_says_what_the_next_run_may_accept(bucket: Bucket) -> None:
     cluster = checkpoints.read_cluster_checkpoint(bucket.store)
     assert cluster is not None
-    settings, configs = {"": {"tiered.http.allowed.hosts": "logs.example"}}, {"GROUP:a": {"x": "1"}}
+    settings, configs = (
+        {"": {"tiered.http.allowed.hosts": "logs.example"}},
+        {"GROUP:a": {"consumer.session.timeout.ms": "50000"}},
+    )
     acls = golden.cluster_checkpoint_with_acls().acls
     assert acls
     checkpoints.write_cluster_checkpoint(
         bucket.store, replace(cluster, version=8, settings=settings, resource_configs=configs, acls=acls)
     )
     contents = read_bucket(bucket.store, parallel=PARALLEL)
-    plan = plan_restore(contents, (1,), taken=taken_at_run_time)
+    plan = plan_restore(contents, (1,))
     assert (plan.settings, plan.acls) == ({}, ())
     restore_claims.claim(bucket.store, plan, contents, parallel=PARALLEL)
-    again = plan_restore(
-        read_bucket(bucket.store, parallel=PARALLEL), (1,), taken=taken_at_run_time, accept_rights=True
-    )
+    again = plan_restore(read_bucket(bucket.store, parallel=PARALLEL), (1,), accept_rights=plan.rights_digest)
     assert (again.settings, again.acls, again.resource_configs) == (settings, acls, configs)
 
 
 def test_only_one_of_two_restores_gets_the_bucket(bucket: Bucket) -> None:
     found = read_bucket(bucket.store, parallel=PARALLEL)
-    plan = plan_restore(found, (1,), taken=taken_at_run_time)
+    plan = plan_restore(found, (1,))
     restore_claims.claim(bucket.store, plan, found, parallel=PARALLEL)
     with pytest.raises(LostRace, match=r"checkpoints/cluster\.json"):
         restore_claims.claim(bucket.store, plan, found, parallel=PARALLEL)
+
+
+ALLOWED = {"log.retention.ms": "86400000"}
+
+
+def with_settings(bucket: Bucket, **changes: Any) -> RestorePlan:
+    """The plan once the cluster's checkpoint says so."""
+    cluster = checkpoints.read_cluster_checkpoint(bucket.store)
+    assert cluster is not None
+    checkpoints.write_cluster_checkpoint(bucket.store, replace(cluster, version=8, **changes))
+    return bucket.plan()
+
+
+def test_as_many_settings_come_back_as_brokers_can_have_and_the_known_ones_first(bucket: Bucket) -> None:
+    texts = {f"a{number}": "1" for number in range(2 * MAX_SETTINGS)} | ALLOWED
+    scopes = {str(broker_id): {"num.partitions": "3"} for broker_id in range(MAX_SCOPES + 10)}
+    plan = with_settings(bucket, settings={"": texts} | scopes)
+    assert len(plan.settings[""]) == MAX_SETTINGS
+    assert plan.settings[""].items() >= ALLOWED.items()
+    assert len(plan.settings) == MAX_SCOPES
+    assert sum(map(len, plan.ignored_settings.values())) == MAX_SETTINGS + 1 + 11
+
+
+def test_configs_of_groups_and_subscriptions_come_back_where_they_are_known_and_allowed(bucket: Bucket) -> None:
+    allowed = {"consumer.session.timeout.ms": "50000"}
+    configs = {
+        "GROUP:a:b": {**allowed, "consumer.heartbeat.interval.ms": "often", "x": "1"},
+        "GROUP:\0": allowed,
+        "GROUP:": allowed,
+        "TOPIC:orders": allowed,
+        "CLIENT_METRICS:all": {"interval.ms": "1000", "metrics": "*"},
+    }
+    plan = with_settings(bucket, resource_configs=configs)
+    assert plan.resource_configs == {"GROUP:a:b": allowed, "CLIENT_METRICS:all": configs["CLIENT_METRICS:all"]}
+    assert plan.ignored_settings == {
+        "GROUP:": ("consumer.session.timeout.ms",),
+        "GROUP:\0": ("consumer.session.timeout.ms",),
+        "GROUP:a:b": ("consumer.heartbeat.interval.ms", "x"),
+        "TOPIC:orders": ("consumer.session.timeout.ms",),
+    }
+
+
+def test_a_setting_that_would_stop_a_broker_beside_a_topics_configs_is_left_out_and_named(bucket: Bucket) -> None:
+    topic = TopicEntry(name="new", topic_id=UUID(int=9), partition_count=1, configs={"local.retention.ms": "5000"})
+    settings = {"": {"log.retention.ms": "1000", "num.partitions": "3"}, "1": {"log.retention.ms": "2000"}}
+    plan = with_settings(bucket, topics=(topic,), settings=settings)
+    assert plan.problems == ()
+    assert plan.settings == {"": {"num.partitions": "3"}}
+    assert plan.contradictory_settings == {"": {"log.retention.ms": "1000"}, "1": {"log.retention.ms": "2000"}}
+
+
+def test_a_topic_whose_configs_fit_the_clusters_settings_alone_is_no_problem(bucket: Bucket) -> None:
+    month_ms = {"local.retention.ms": str(30 * 86_400_000)}
+    topic = TopicEntry(name="new", topic_id=UUID(int=9), partition_count=1, configs=month_ms)
+    assert with_settings(bucket, topics=(topic,)).problems
+    settings = {"": {"log.retention.ms": str(60 * 86_400_000), "num.partitions": "3"}}
+    cluster = checkpoints.read_cluster_checkpoint(bucket.store)
+    assert cluster is not None
+    checkpoints.write_cluster_checkpoint(bucket.store, replace(cluster, version=9, settings=settings))
+    plan = bucket.plan()
+    assert (plan.problems, plan.settings, plan.contradictory_settings) == ((), settings, {})
