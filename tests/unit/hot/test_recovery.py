@@ -398,3 +398,14 @@ def test_a_restart_in_the_middle_of_a_run_goes_on_where_it_stopped(tmp_path: Pat
         elif round_number % 3 == 1:
             log.close()
     assert len(contents(open_log(tmp_path))) == 42
+
+
+def test_a_link_in_the_place_of_a_segment_is_not_read_and_its_records_are_missed(tmp_path: Path) -> None:
+    some_log(tmp_path / "log", 5).close()
+    secret = tmp_path / "secret"
+    (tmp_path / "log" / LAST).rename(secret)
+    before = secret.read_bytes()
+    (tmp_path / "log" / LAST).symlink_to(secret)
+    with pytest.raises(CorruptFile):
+        open_log(tmp_path / "log")
+    assert secret.read_bytes() == before

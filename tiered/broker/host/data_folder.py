@@ -5,7 +5,9 @@ Owns the folder's layout and its lock. Must never read a log.
 
 import fcntl
 import json
+import logging
 import os
+import stat
 from contextlib import suppress
 from pathlib import Path
 from uuid import UUID
@@ -13,6 +15,8 @@ from uuid import UUID
 from tiered.errors import AlreadyRunning, InvalidConfig
 from tiered.hot.file_system import RealFileSystem, replace_file
 from tiered.ids import TopicPartition
+
+log = logging.getLogger(__name__)
 
 OWNER_FILE = "owner.json"
 """Says whose folder this is: `{"version": 1, "cluster_id": text, "broker_id": number}`."""
@@ -48,7 +52,13 @@ class DataFolder:
             require_folder(root)
             # Records were told to this broker, not to every user of the machine. A folder that is there keeps its mode.
             self.log_root.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._lock = os.open(root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            # It is cut to nothing below, which must not befall whatever a link in its place leads to.
+            self._lock = os.open(root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            if root.stat().st_mode & stat.S_IWOTH:
+                log.warning(
+                    "every user of this machine can write to %s, and so can remove records and forge this broker's "
+                    "notes: chmod o-w it", root,
+                )  # fmt: skip
         except OSError as error:
             raise InvalidConfig(
                 f"the data folder {root} cannot be used ({error.filename}: {error.strerror}): make it writable for "

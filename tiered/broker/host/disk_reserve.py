@@ -56,7 +56,7 @@ class DiskReserve:
 
     def _hold(self) -> None:
         with suppress(OSError):  # Without a reserve the broker works all the same.
-            file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             try:
                 os.posix_fallocate(file, 0, RESERVE_BYTES)
             finally:

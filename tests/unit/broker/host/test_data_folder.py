@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tiered.broker.host.data_folder import OWNER_FILE, DataFolder
+from tiered.broker.host.disk_reserve import DiskReserve
 from tiered.errors import InvalidConfig
 
 
@@ -42,3 +43,32 @@ def test_a_start_with_a_damaged_note_of_the_owner_says_what_to_do(tmp_path: Path
     with pytest.raises(InvalidConfig, match=r"owner\.json is damaged: put it back"):
         folder.require_own("cluster", 1)
     folder.release()
+
+
+def test_a_link_in_the_place_of_the_lock_or_of_a_note_leaves_what_it_leads_to_as_it_is(tmp_path: Path) -> None:
+    other, root = tmp_path / "other", tmp_path / "data"
+    other.write_text("of somebody else")
+    root.mkdir()
+    (root / "lock").symlink_to(other)
+    with pytest.raises(InvalidConfig, match="lock"):
+        DataFolder(root)
+    (root / "lock").unlink()
+    (root / f"{OWNER_FILE}.tmp").symlink_to(other)
+    (root / "owner.tmp").symlink_to(other)
+    (root / "reserve").symlink_to(tmp_path / "made")
+    folder = DataFolder(root)
+    folder.become_owned("cluster", 1)
+    DiskReserve(folder).look()
+    folder.release()
+    assert other.read_text() == "of somebody else"
+    assert not (tmp_path / "made").exists()
+    assert not (root / OWNER_FILE).is_symlink()
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o777])
+def test_a_folder_that_every_user_can_write_to_is_warned_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, mode: int
+) -> None:
+    tmp_path.chmod(mode)
+    DataFolder(tmp_path).release()
+    assert ("every user of this machine can write to" in caplog.text) == (mode == 0o777)
