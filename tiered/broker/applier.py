@@ -181,7 +181,9 @@ class ChangeApplier:
             return TopicConfig.of(overrides, self._context.settings)
         except InvalidConfig as error:
             if not self._context.state.serving:
-                raise
+                raise InvalidConfig(
+                    f"topic {name}: its configs in the metadata store are not allowed: {error}"
+                ) from error
             log.error("topic %s: its configs in the metadata store are not allowed, it gets defaults: %s", name, error)
             return TopicConfig.of({}, self._context.settings)
 

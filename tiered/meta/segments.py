@@ -20,7 +20,8 @@ from uuid import UUID
 from sqlalchemy import Connection, Select, Update, and_, bindparam, delete, exists, insert, select, update
 from sqlalchemy.sql.elements import ColumnElement
 
-from tiered.errors import Invalid, LostRace
+from tiered.errors import CorruptMetadata, CorruptObject, Invalid, LostRace
+from tiered.formats.object_key import parse_segment_key
 from tiered.meta import partitions, pins
 from tiered.meta.cluster import take_number
 from tiered.meta.tables import partition, segment, topic
@@ -73,6 +74,21 @@ class SegmentRow(SegmentPlan):
     purge_after_ms: int | None
     purged_at_ms: int | None
     change_number: int
+
+    @property
+    def key_to_delete(self) -> str:
+        """`object_key`. Raises CorruptMetadata where it is not the key of this row's own upload: whoever can write to
+        the database shall have no other object deleted by the brokers' rights."""
+        try:
+            owner = parse_segment_key(self.object_key).object_id
+        except CorruptObject:
+            owner = None
+        if owner != self.object_id:
+            raise CorruptMetadata(
+                f"the row of segment {self.object_id} names the object {self.object_key[:500]!r}, which is another's: "
+                "nothing is deleted. Find out who wrote that row, and remove it"
+            )
+        return self.object_key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

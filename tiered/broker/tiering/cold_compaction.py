@@ -222,7 +222,7 @@ class ColdCompaction:
                 now_ms = self._database.run_sync(database_now_ms)
                 rows = self._database.run_sync(partial(segments.abandon, object_ids=some, now_ms=now_ms))
                 for row in rows:
-                    self._store.delete(row.object_key)
+                    self._store.delete(row.key_to_delete)
                 gone = [row.object_id for row in rows]
                 self._database.run_sync(partial(segments.fail_planned, object_ids=gone, now_ms=now_ms))
         except TieredError as error:

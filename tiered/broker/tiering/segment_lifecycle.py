@@ -251,7 +251,7 @@ class SegmentLifecycle:
         rows = await self._context.database.run(lambda conn: segments.abandon(conn, ids, now_ms=now_ms))
         crash_point("sweep.abandoned")
         for row in rows:
-            await self._context.uploads.run(self._context.store.delete, row.object_key)
+            await self._context.uploads.run(self._context.store.delete, row.key_to_delete)
         crash_point("sweep.deleted")
         gone = [row.object_id for row in rows]
         return await self._context.database.run(lambda conn: segments.fail_planned(conn, gone, now_ms=now_ms))
@@ -365,7 +365,7 @@ class SegmentLifecycle:
         for row in rows:
             if self._checkpoints.is_stale(row.topic_id, row.partition):
                 continue
-            await self._context.uploads.run(self._context.store.delete, row.object_key)
+            await self._context.uploads.run(self._context.store.delete, row.key_to_delete)
             crash_point("purge.deleted")
             gone.append(row.object_id)
         if gone:

@@ -4,13 +4,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from sqlalchemy import update
 
 from tests.unit.broker.tiering.tiers import SEGMENTS, TOPIC_ID, Tiers, tiers
-from tiered.errors import LostRace
-from tiered.formats.object_key import SEGMENTS_PREFIX
+from tiered.errors import CorruptMetadata, LostRace
+from tiered.formats.object_key import SEGMENTS_PREFIX, partition_checkpoint_key
 from tiered.meta import partitions, segments
 from tiered.meta.segments import SegmentRow
+from tiered.meta.tables import segment
 from tiered.rules.segments.segment_states import SegmentState
+
+HEAD = partition_checkpoint_key(TOPIC_ID, 0)
 
 
 async def objects(made: Tiers) -> list[str]:
@@ -88,3 +92,23 @@ async def test_an_object_goes_when_its_grace_is_over_and_no_checkpoint_names_it(
         assert len(await objects(made)) == SEGMENTS - 2
         assert not made.checkpoints.is_stale(TOPIC_ID, 0)
         assert {row.state for row in await committed(made)} == {SegmentState.COMMITTED}
+
+
+@pytest.mark.parametrize(
+    "key",
+    [HEAD, "../../etc/passwd", "of another segment", "\n" * 1_000_000],
+    ids=["checkpoint", "path", "other", "long"],
+)
+async def test_a_row_that_names_anything_but_its_own_object_has_nothing_deleted(tmp_path: Path, key: str) -> None:
+    async with tiers(tmp_path, {"tiered.purge.grace.ms": "0"}) as made:
+        await made.upload_all()
+        await made.lifecycle.move_log_start(made.partition, 2)
+        made.clock.set_by_ms = 1
+        kept = await objects(made)
+        rows = update(segment).where(segment.c.state == SegmentState.RETIRED)
+        forged = rows.values(object_key=key.replace("of another segment", kept[-1]))
+        await made.context.database.run(lambda conn: conn.execute(forged))
+        with pytest.raises(CorruptMetadata, match="nothing is deleted"):
+            await made.lifecycle.sweep()
+        assert await objects(made) == kept
+        assert made.context.store.head(HEAD) is not None

@@ -5,6 +5,7 @@ import re
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -14,7 +15,7 @@ from tests.support.claimed_times import WRONG, claiming
 from tests.unit.cold.forged_tables import Change, boundary_moved, forged, gap_made
 from tests.unit.cold.reader_lab import Lab
 from tests.unit.cold.stored_segments import StoredSegment, batches, place_of, store_segment
-from tiered.errors import CorruptObject, ObjectMissing
+from tiered.errors import CorruptObject, ObjectMissing, TieredError
 from tiered.formats import record_batch
 from tiered.formats.batch_times import UNPROVEN
 from tiered.formats.segment_object import read_tail
@@ -173,6 +174,33 @@ def test_swapped_object_is_named(lab: Lab) -> None:
     async def test() -> None:
         with pytest.raises(CorruptObject, match="the object holds another segment"):
             await lab.read(swapped, 0)
+
+    lab.run(test)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"object_key": "../../../etc/passwd"},
+        {"object_key": "checkpoints/cluster.json"},
+        {"object_key": "segments/\0"},
+        {"object_key": "x" * 1_000_000},
+        {"size_bytes": 2**62},
+        {"size_bytes": -1},
+        {"size_bytes": 2**62, "log_bytes": 2**62 - 1},
+        {"log_bytes": -(2**62)},
+        {"end_offset": 2**62},
+        {"record_count": -1, "root_sha256": "no hash"},
+    ],
+    ids="-".join,
+)
+def test_a_row_that_somebody_wrote_by_hand_gives_no_record_and_an_error(lab: Lab, changes: dict[str, Any]) -> None:
+    stored = stored_in(lab)
+    forged_row = replace(stored, committed=replace(stored.committed, **changes))
+
+    async def test() -> None:
+        with pytest.raises(TieredError):
+            await lab.read(forged_row, 0)
 
     lab.run(test)
 
