@@ -8,6 +8,7 @@ import shutil
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -16,7 +17,7 @@ from tests.support.http_logins import ask
 from tiered.cli import main
 from tiered.errors import InvalidConfig
 from tiered.formats.acl_entries import AclEntry
-from tiered.formats.checkpoint import decode_cluster_checkpoint, encode_cluster_checkpoint
+from tiered.formats.checkpoint import TopicEntry, decode_cluster_checkpoint, encode_cluster_checkpoint
 from tiered.formats.object_key import cluster_checkpoint_key
 from tiered.meta import security, settings, topics
 from tiered.meta.security import AclRow
@@ -75,6 +76,9 @@ NAMED = """
 settings that were altered at run time come back (1):
   log.retention.ms=86400000
 
+configs of topics come back (1):
+  retention.ms=1 (topic orders)
+
 ignored, for no broker takes them at run time (7):
   max.connections.per.ip.overrides
   num.partitions
@@ -103,7 +107,9 @@ def test_a_forged_checkpoint_gives_no_rights_unasked_and_everything_in_it_is_nam
     head = data / "objects" / cluster_checkpoint_key()
     own = decode_cluster_checkpoint(head.read_bytes())
     cluster_id = f"{own.cluster_id}\naccess rules come back: none"
-    forged = replace(own, cluster_id=cluster_id, settings=FORGED, acls=(MALLORY,))
+    configs = {"retention.ms": "1", "preallocate": "true"}
+    topic = TopicEntry(name="orders", topic_id=UUID(int=5), partition_count=1, configs=configs)
+    forged = replace(own, cluster_id=cluster_id, topics=(topic,), settings=FORGED, acls=(MALLORY,))
     head.write_bytes(encode_cluster_checkpoint(forged))
     restore = ["restore", "--from", f"file://{data}/objects"]
     capfd.readouterr()
