@@ -135,6 +135,8 @@ class ChangeApplier:
             await self._remove_topic(topic_id)
         elsewhere = {row.topic_id for row in rows if self._is_misplaced(row)}
         await self._refit(living, elsewhere - living.keys(), committed_before)
+        if living or found.broker_configs is not None:
+            self._controller.configs_changed(living, of_all=found.broker_configs is not None)
         for partition in touched:
             await self._keep_log_start(partition)
         image.change_number = found.number

@@ -61,7 +61,6 @@ def test_a_lagging_replica_leads_only_where_the_topic_allows_a_loss() -> None:
         allow = ConfigEntry("unclean.leader.election.enable", "true", incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ResourceType.TOPIC, TOPIC, incremental_configs=[allow])
         admin.incremental_alter_configs([resource])[resource].result(WAIT_S)
-        admin.elect_leaders(ElectionType.UNCLEAN, [partition]).result(WAIT_S)
         eventually(lambda: described(admin) == (2, [2]), lambda: described(admin))
         send(c, b"after the loss")
 

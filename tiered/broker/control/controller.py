@@ -103,6 +103,13 @@ class Controller:
         if self._context.state.is_controller:
             self._beat.set()
 
+    def configs_changed(self, topic_ids: Iterable[UUID], *, of_all: bool) -> None:
+        """Topics have new configs, or all of them: what is to become of their partitions depends on these."""
+        self._must_look_at_all = self._must_look_at_all or of_all
+        self._unsettled.update(row.topic_partition for each in topic_ids for row in self._image.rows_of(each))
+        if self._context.state.is_controller:
+            self._beat.set()
+
     # The task
 
     async def _work(self) -> None:
