@@ -1,8 +1,8 @@
-"""The address of a client, as access control lists and quotas name it: one text for each.
+"""Addresses in words: that of a client, as access control lists and quotas name it, and HOST:PORT.
 
-Owns this text. An IPv4 client of a listener on `::` comes as `::ffff:10.0.0.1`, and one of this link as `fe80::1%eth0`:
-a rule for `10.0.0.1` or `fe80::1` holds for these too, and the long form means the same client. Must never resolve a
-name.
+Owns these texts, one for each. An IPv4 client of a listener on `::` comes as `::ffff:10.0.0.1`, and one of this link as
+`fe80::1%eth0`: a rule for `10.0.0.1` or `fe80::1` holds for these too, and the long form means the same client. Must
+never resolve a name.
 """
 
 from functools import lru_cache
@@ -43,3 +43,8 @@ def address_or_word(text: str) -> str:
         return named_address(text)
     except ValueError:
         return text
+
+
+def host_and_port(host: str, port: int) -> str:
+    """HOST:PORT, with brackets around IPv6."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from tiered.config.addresses import host_and_port
 from tiered.config.tls import ClientAuth, ListenerTls, listener_tls
 from tiered.errors import InvalidConfig
 
@@ -173,15 +174,16 @@ def require_authentication(
     asks = http_asks_login or (http_security is not None and http_security.client_auth is ClientAuth.REQUIRED)
     if not is_loopback(host) and not asks:
         raise InvalidConfig(
-            f"{http_option} would let in everybody who reaches {host}:{port}: ask for a login "
-            f"(https://{host}:{port} with tiered.http.authentication=basic) or for certificates "
+            f"{http_option} would let in everybody who reaches {host_and_port(host, port)}: ask for a login "
+            f"(https://{host_and_port(host, port)} with tiered.http.authentication=basic) or for certificates "
             "(http.ssl.client.auth=required), use 127.0.0.1, or say --insecure where the network itself is closed; see "
             "docs/security.md"
         )
     for each in listeners:
         if not is_loopback(each.host) and not each.authenticates:
+            where = host_and_port(each.host, each.port)
             raise InvalidConfig(
-                f"{each.option} would let in everybody who reaches {each.host}:{each.port}: ask who they are "
-                f"(--listener {each.name}=SASL_SSL://{each.host}:{each.port}, or SSL with ssl.client.auth=required), "
+                f"{each.option} would let in everybody who reaches {where}: ask who they are "
+                f"(--listener {each.name}=SASL_SSL://{where}, or SSL with ssl.client.auth=required), "
                 "use 127.0.0.1, or say --insecure where the network itself is closed; see docs/security.md"
             )

@@ -11,6 +11,7 @@ from copy import copy
 from typing import Any, Self, TypeVar
 
 from tiered import __version__, errors
+from tiered.config.addresses import host_and_port
 from tiered.peer.answers import ConnectionLost, CorruptAnswer, require_success
 from tiered.peer.login import LoginState
 from tiered.peer.security import PLAINTEXT, PeerSecurity, tls_failed
@@ -208,7 +209,7 @@ class Peer:
 
         With `keeps_buffer` the records of an answer are gone when the next request begins.
         """
-        address = f"{host}:{port}"
+        address = host_and_port(host, port)
         loop = asyncio.get_running_loop()
         tls = None if security is None else security.context()
         try:

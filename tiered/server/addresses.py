@@ -7,6 +7,7 @@ import errno
 import socket
 from collections.abc import Callable
 
+from tiered.config.addresses import host_and_port
 from tiered.errors import InvalidConfig
 
 HTTP_OPTION = "--http (or TIERED_HTTP, or http in the configuration file)"
@@ -41,11 +42,5 @@ def bind_or_explain(bind: Callable[[], tuple[str, int]], wanted: tuple[str, int]
     except OSError as error:
         found = "something listens there already" if error.errno == errno.EADDRINUSE else error.strerror
         raise InvalidConfig(
-            f"cannot listen on {shown(wanted)}: {found}; give another HOST:PORT with {option}"
+            f"cannot listen on {host_and_port(*wanted)}: {found}; give another HOST:PORT with {option}"
         ) from error
-
-
-def shown(address: tuple[str, int]) -> str:
-    """HOST:PORT, with brackets around IPv6."""
-    host, port = address
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

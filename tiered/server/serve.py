@@ -15,10 +15,11 @@ from tiered.broker.broker import Broker
 from tiered.broker.control.registration import WILDCARD_ADDRESSES
 from tiered.broker.replaceable_parts import BrokerParts
 from tiered.config import ServeOptions
+from tiered.config.addresses import host_and_port
 from tiered.config.listeners import HTTPS, ListenerOptions
 from tiered.errors import InvalidConfig, TieredError
 from tiered.runtime import Clock, SystemClock
-from tiered.server.addresses import HTTP_OPTION, bind_or_explain, shown
+from tiered.server.addresses import HTTP_OPTION, bind_or_explain
 from tiered.server.garbage import begin_collecting
 from tiered.server.http.opening import BROKER, READ_ONLY, HttpDoor
 from tiered.server.idle_polling import event_loop
@@ -77,7 +78,8 @@ class Server:
             hosts = {address[0], self.http_address[0]}
             if address[1] == self.http_address[1] and (len(hosts) == 1 or hosts.intersection(WILDCARD_ADDRESSES)):
                 raise InvalidConfig(
-                    f"{HTTP_OPTION} and listener {name} have one address, {shown(address)}: give each a port of its own"
+                    f"{HTTP_OPTION} and listener {name} have one address, {host_and_port(*address)}: give each a port "
+                    "of its own"
                 )
         advertised = listeners[0].advertised
         http_host = advertised[0] if options.http_host in WILDCARD_ADDRESSES else options.http_host
@@ -156,9 +158,9 @@ async def _serve(server: Server, options: ServeOptions, asked_to_stop: asyncio.E
             raise _AskedToStopAtStart
         asked.cancel()
         begin_collecting(service.counters, SystemClock())
-        kafka, http = shown(server.kafka_address), shown(server.http_address)
+        kafka, http = host_and_port(*server.kafka_address), host_and_port(*server.http_address)
         others = "".join(
-            f" listener.{name}={shown(address)}" for name, address in list(server.kafka_addresses.items())[1:]
+            f" listener.{name}={host_and_port(*address)}" for name, address in list(server.kafka_addresses.items())[1:]
         )
         scheme = "" if options.http_tls is None else HTTPS
         sys.stdout.write(f"ready broker={options.broker_id} kafka={kafka} http={scheme}{http}{others}\n")

@@ -24,6 +24,7 @@ from sqlalchemy import Connection
 from tiered.broker.context import BrokerContext
 from tiered.broker.control.heartbeats import interval_ms
 from tiered.cold.opening import is_same_store, store_identity
+from tiered.config.addresses import host_and_port
 from tiered.config.listeners import ListenerOptions
 from tiered.errors import InvalidConfig, LogDirFailed, LostRace, MetadataOutcomeUnknown
 from tiered.hot.file_system import read_whole, replace_file
@@ -401,4 +402,4 @@ class NumberClaim:
 
 
 def _whereabouts(row: BrokerRow) -> str:
-    return f"{row.host}:{row.port}"
+    return host_and_port(row.host, row.port)

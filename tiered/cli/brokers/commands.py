@@ -11,6 +11,7 @@ from tiered.cli.client.cluster import all_topics, with_cluster
 from tiered.cli.failure import CommandFailed, UsageError
 from tiered.cli.moves.following import carry_out, replicas_of, require_brokers
 from tiered.cli.output import complain, counted, describe, in_bytes, print_json, print_table, say
+from tiered.config.addresses import host_and_port
 from tiered.errors import InvalidReplicationFactor
 from tiered.peer import Cluster, TopicMetadata
 from tiered.peer.broker_admin import (
@@ -185,7 +186,7 @@ def _show_list(found: Sequence[Mapping[str, Any]]) -> None:
     rows = [
         [
             each["broker"],
-            f"{each['host']}:{each['port']}",
+            host_and_port(each["host"], each["port"]),
             each["rack"],
             _state(each),
             *(each[count] for count in ("leaders", "replicas", "not_in_sync")),
@@ -196,7 +197,7 @@ def _show_list(found: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _show(broker: Mapping[str, Any]) -> None:
-    words = [f"{broker['host']}:{broker['port']}", f"rack {broker['rack'] or '-'}", _state(broker)]
+    words = [host_and_port(broker["host"], broker["port"]), f"rack {broker['rack'] or '-'}", _state(broker)]
     if broker["disk_usable_bytes"] is not None:
         words.append(f"{in_bytes(broker['disk_usable_bytes'])} of {in_bytes(broker['disk_total_bytes'])} free")
     words.append(f"leads {broker['leaders']} of {counted(broker['replicas'], 'replica')}")

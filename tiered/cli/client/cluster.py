@@ -13,6 +13,7 @@ from tiered.cli.client.refusals import explained, lacks
 from tiered.cli.client.wrong_port import wanted_login, what_listens, without_address
 from tiered.cli.failure import EXIT_OK, CommandFailed, UsageError
 from tiered.cli.names import nearest_names
+from tiered.config.addresses import host_and_port
 from tiered.errors import InvalidConfig, RequestTimedOut, TieredError
 from tiered.peer import (
     Cluster,
@@ -72,7 +73,7 @@ def run_with_cluster(arguments: argparse.Namespace, act: Act) -> int:
 async def _run(
     arguments: argparse.Namespace, addresses: Sequence[tuple[str, int]], act: Act, security: PeerSecurity
 ) -> int | None:
-    bootstrap = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in addresses)
+    bootstrap = ",".join(host_and_port(*address) for address in addresses)
     async with Cluster(addresses, security=security) as cluster:
         # Asked by itself, for later calls are patient: a broker that is not there should be said at once.
         try:

@@ -7,6 +7,7 @@ import asyncio
 import socket
 from collections.abc import Sequence
 
+from tiered.config.addresses import host_and_port
 from tiered.errors import TieredError
 from tiered.peer import Peer
 from tiered.peer.login import HANDSHAKE
@@ -23,15 +24,15 @@ _TLS_ALERT = b"\x15\x03"
 async def what_listens(addresses: Sequence[tuple[str, int]]) -> str | None:
     """In words, for the first address where something else than Kafka answers; None where none does."""
     for host, port in addresses:
-        answer = await _first_bytes(host, port)
+        answer, where = await _first_bytes(host, port), host_and_port(host, port)
         if answer.startswith(_TLS_ALERT) or b"HTTPS port" in answer:
             return (
-                f"TLS is spoken at {host}:{port}: give --command-config a file with ssl.truststore.location=FILE and "
+                f"TLS is spoken at {where}: give --command-config a file with ssl.truststore.location=FILE and "
                 "security.protocol=SSL (SASL_SSL where a login is wanted)"
             )
         if answer.startswith(b"HTTP/"):
             return (
-                f"{host}:{port} is no Kafka address: HTTP is spoken at it; name the port of --kafka, which `tiered "
+                f"{where} is no Kafka address: HTTP is spoken at it; name the port of --kafka, which `tiered "
                 "serve` prints as kafka=... (9092 by default)"
             )
     return None
@@ -67,8 +68,9 @@ async def wanted_login(addresses: Sequence[tuple[str, int]], security: PeerSecur
         if answer.error_code == UNSUPPORTED_SASL_MECHANISM:
             taken = [each.value for each in Mechanism if each.value in answer.mechanisms]
             protocol = "SASL_SSL" if security.security.protocol.uses_tls else "SASL_PLAINTEXT"
+            ways = " or ".join(taken) or "a mechanism that is not known here"
             return (
-                f"{host}:{port} wants a login, by {' or '.join(taken) or 'a mechanism that is not known here'}: give "
+                f"{host_and_port(host, port)} wants a login, by {ways}: give "
                 f"--command-config a file with security.protocol={protocol}, {_what_a_login_needs(taken)}"
             )
     return None

@@ -12,6 +12,7 @@ from typing import Any
 from tiered.cli.client.wrong_port import wanted_login
 from tiered.cli.doctor.findings import CheckResult, Situation, fail, ok, warn
 from tiered.cli.output import counted, in_bytes
+from tiered.config.addresses import host_and_port
 from tiered.config.tls import ListenerTls
 from tiered.errors import Corrupt, InvalidConfig, Retriable, TieredError
 from tiered.formats.record_batch import Record, encode_batch, exact_batches, records
@@ -109,7 +110,7 @@ async def _leaders(described: ClusterMetadata) -> list[CheckResult]:
 
 async def _advertised(host: str, port: int, security: PeerSecurity) -> CheckResult:
     """Connects to the address that the broker advertises, as clients do next."""
-    where = f"{host}:{port}"
+    where = host_and_port(host, port)
     try:
         (await Peer.connect(host, port, timeout_ms=TIMEOUT_MS, security=security)).close()
     except TieredError as error:

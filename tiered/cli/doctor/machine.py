@@ -18,6 +18,7 @@ from pathlib import Path
 import tiered
 from tiered.cli.doctor.findings import CheckResult, Situation, fail, ok, warn
 from tiered.cli.output import in_bytes, in_utc
+from tiered.config.addresses import host_and_port
 from tiered.errors import TieredError
 from tiered.runtime import SystemClock
 
@@ -128,7 +129,7 @@ def _number_in(path: str) -> int | None:
 
 
 def _port(option: str, host: str, port: int) -> CheckResult:
-    where = f"{host}:{port}"
+    where = host_and_port(host, port)
     if port == 0:
         return ok(option, f"{option} takes any free port")
     try:

@@ -8,6 +8,8 @@ import re
 
 from aiohttp import web
 
+from tiered.config.addresses import host_and_port
+
 SENDER = "X-Tiered-Forwarded-By"
 """Which broker passed the request on. Who gets it answers by itself: there is one hop."""
 ORIGIN = "X-Tiered-Origin"
@@ -29,5 +31,5 @@ def origin_of(request: web.Request) -> str:
     host = request.headers.get("Host")
     if host is None:  # HTTP/1.0. aiohttp would ask the resolver for a name here, and block.
         address, port = request.get_extra_info("sockname")[:2]
-        host = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+        host = host_and_port(address, port)
     return f"{request.scheme}://{host}"
