@@ -147,6 +147,9 @@ class CountersState:
     reconcile_requests: int = metric("tiered_reconcile_requests_total", "Requests to the store that this took.")
     scrubbed_bytes: int = metric("tiered_scrubbed_bytes_total", "Bytes that were read from the store to check them.")
     scrubbed_chunks: int = metric("tiered_scrubbed_chunks_total", "Chunks whose hash was checked for that.")
+    objects_refused: int = metric(
+        "tiered_objects_undeletable", "Objects that the store, or a wrong row of SQL, does not let this broker delete."
+    )
     objects_purged: int = metric("tiered_objects_purged_total", "Retired objects deleted from the store.")
     cold_corruptions: int = metric("tiered_cold_corruptions_total", "Cold reads refused: object corrupt or missing.")
     cold_read_errors: int = metric("tiered_cold_read_errors_total", "Cold reads that failed for any reason.")

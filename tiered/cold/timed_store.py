@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from tiered.cold.object_store import ObjectFile, ObjectInfo, ObjectStore, StoreCapabilities
 from tiered.cold.request_counts import PriceClass, RequestCounts
-from tiered.errors import StoreUnavailable
+from tiered.errors import StoreRefused, StoreUnavailable, TieredError
 from tiered.metrics import CallTimes
 from tiered.runtime import Clock
 
@@ -82,7 +82,8 @@ class TimedStore:
         return self._timed("head", lambda: self._store.head(key))
 
     def delete(self, key: str) -> None:
-        self._timed("delete", lambda: self._store.delete(key))
+        # One object may be locked: whoever is told so has had an answer.
+        self._timed("delete", lambda: self._store.delete(key), answers=(StoreRefused,))
 
     def list(self, prefix: str, *, start_after: str | None = None, limit: int = 1000) -> builtins.list[tuple[str, int]]:
         return self._timed("list", lambda: self._store.list(prefix, start_after=start_after, limit=limit))
@@ -99,12 +100,12 @@ class TimedStore:
     def close(self) -> None:
         self._store.close()
 
-    def _timed(self, operation: str, call: Callable[[], T]) -> T:
+    def _timed(self, operation: str, call: Callable[[], T], *, answers: tuple[type[TieredError], ...] = ()) -> T:
         started_ms, failed = self._clock.monotonic_ms(), False
         try:
             return call()
-        except (StoreUnavailable, OSError):
-            failed = True
+        except (StoreUnavailable, OSError) as error:
+            failed = not isinstance(error, answers)
             raise
         finally:
             self.times.observe(operation, self._clock.monotonic_ms() - started_ms, failed=failed)

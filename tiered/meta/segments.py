@@ -333,19 +333,22 @@ def list_overdue_planned(conn: Connection, *, planned_before_ms: int, limit: int
 
 
 def list_purgeable(
-    conn: Connection, *, now_ms: int, limit: int = 1_000, leader: int | None = None
+    conn: Connection, *, now_ms: int, limit: int = 1_000, leader: int | None = None, left_out: Collection[UUID] = ()
 ) -> tuple[SegmentRow, ...]:
-    """The retired rows whose grace is over and that nothing pins, the oldest first; with `leader` only of partitions
-    that it leads."""
-    parameters = {"now_ms": now_ms, "most": limit}
+    """The retired rows whose grace is over and that nothing pins, the oldest first, without those `left_out`; with
+    `leader` only of partitions that it leads."""
+    parameters = {"now_ms": now_ms, "most": limit, "left_out": [*left_out]}
     if leader is None:
         return _rows(conn, _purgeable(conn.dialect.name), parameters)
     return _rows(conn, _purgeable_of_leader(conn.dialect.name), {**parameters, "its_leader": leader})
 
 
-def list_purgeable_of_deleted_topics(conn: Connection, *, now_ms: int, limit: int = 1_000) -> tuple[SegmentRow, ...]:
+def list_purgeable_of_deleted_topics(
+    conn: Connection, *, now_ms: int, limit: int = 1_000, left_out: Collection[UUID] = ()
+) -> tuple[SegmentRow, ...]:
     """As `list_purgeable`, of topics that are deleted: nobody leads their partitions, so the controller purges them."""
-    return _rows(conn, _purgeable_of_deleted_topics(conn.dialect.name), {"now_ms": now_ms, "most": limit})
+    parameters = {"now_ms": now_ms, "most": limit, "left_out": [*left_out]}
+    return _rows(conn, _purgeable_of_deleted_topics(conn.dialect.name), parameters)
 
 
 def list_retired(conn: Connection, topic_id: UUID, number: int, *, limit: int) -> tuple[RetiredObject, ...]:
@@ -415,6 +418,7 @@ def _purgeable(dialect: str) -> Select[Any]:
     return (
         select(segment)
         .where(segment.c.state == SegmentState.RETIRED, is_due, ~pins.holds_object_in(dialect))
+        .where(segment.c.object_id.not_in(bindparam("left_out", expanding=True)))
         .order_by(segment.c.purge_after_ms, segment.c.object_id)
         .limit(bindparam("most"))
     )

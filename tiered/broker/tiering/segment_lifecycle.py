@@ -10,10 +10,10 @@ longer be committed, nor one that readers of the newest checkpoint may still ask
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
 from uuid import UUID
-
-from sqlalchemy import Connection
 
 from tiered.broker.context import BrokerContext
 from tiered.broker.partitions.partition import Partition
@@ -27,18 +27,32 @@ from tiered.broker.view.image import ClusterImage
 from tiered.cold.bucket import uploader
 from tiered.cold.bucket.uploader import DescribedSegment
 from tiered.cold.object_store import ObjectInfo
-from tiered.errors import LostRace, MetadataOutcomeUnknown, MetadataUnavailable, TieredError, UploadOverdue
+from tiered.errors import (
+    CorruptMetadata,
+    LostRace,
+    MetadataOutcomeUnknown,
+    MetadataUnavailable,
+    StoreRefused,
+    StoreUnavailable,
+    TieredError,
+    UploadOverdue,
+)
 from tiered.formats import object_key
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.hot.log import SegmentFile
 from tiered.ids import TopicPartition
 from tiered.meta import segments, topics
 from tiered.meta.segments import SegmentPlan, SegmentRow
-from tiered.runtime import crash_point, new_uuid
+from tiered.runtime import QuietFailures, crash_point, new_uuid
 
 log = logging.getLogger(__name__)
 
 SWEEP_BATCH = 100
+REFUSED_MS = 3_600_000.0
+MAX_REFUSED = 1_000
+"""So many a listing leaves out."""
+MAX_REFUSED_IN_A_ROW = 10
+"""Then it is not about single objects; the next round begins behind these."""
 PURGE_BATCHES = 100
 # Purged rows say for so long what has become of an object.
 FORGET_PURGED_AFTER_MS = 7 * 24 * 3600 * 1000
@@ -71,6 +85,13 @@ class SegmentLifecycle:
         self._first_lost_offset = first_lost_offset
         self._image = image
         self._in_progress: set[UUID] = set()
+        self._refused: dict[UUID, float] = {}
+        """Objects that may not be deleted, and until when they are left alone, by the monotonic clock."""
+        self._refusals = QuietFailures(
+            log,
+            "an object may not be deleted; others are, and it is tried again every hour "
+            "(tiered_objects_undeletable has how many there are): %(error)s",
+        )
 
     # Upload
 
@@ -250,11 +271,9 @@ class SegmentLifecycle:
         now_ms = self._context.clock.now_ms()
         rows = await self._context.database.run(lambda conn: segments.abandon(conn, ids, now_ms=now_ms))
         crash_point("sweep.abandoned")
-        for row in rows:
-            await self._context.uploads.run(self._context.store.delete, row.key_to_delete)
-        crash_point("sweep.deleted")
-        gone = [row.object_id for row in rows]
-        return await self._context.database.run(lambda conn: segments.fail_planned(conn, gone, now_ms=now_ms))
+        async with self._deleting(rows) as gone:
+            crash_point("sweep.deleted")
+            return await self._context.database.run(lambda conn: segments.fail_planned(conn, gone, now_ms=now_ms))
 
     # Retention
 
@@ -310,7 +329,11 @@ class SegmentLifecycle:
                 conn, owner=self._context.broker_id, planned_before_ms=before_ms, limit=SWEEP_BATCH
             )
         )
-        orphans = [(row.object_id, row.object_key) for row in planned if row.object_id not in self._in_progress]
+        orphans = [
+            (row.object_id, row.object_key)
+            for row in planned
+            if row.object_id not in self._in_progress and row.object_id not in self._refused
+        ]
         if orphans:
             self._context.counters.orphans_swept += await self._remove_orphans(orphans)
             log.info("swept %d unfinished uploads", len(orphans))
@@ -341,39 +364,68 @@ class SegmentLifecycle:
         """Deletes what retention gave up: of partitions that this broker leads, and as controller of deleted topics."""
         if not self._clock_watch.look().is_trusted:
             return  # By a clock that jumped, every grace would be over.
+        monotonic_ms = self._context.clock.monotonic_ms()
+        self._refused = {key: until_ms for key, until_ms in self._refused.items() if until_ms > monotonic_ms}
         me = self._context.broker_id
-        await self._purge_all(lambda conn: segments.list_purgeable(conn, now_ms=now_ms, leader=me, limit=SWEEP_BATCH))
+        await self._purge_all(partial(segments.list_purgeable, now_ms=now_ms, leader=me, limit=SWEEP_BATCH))
         if self._context.state.is_controller:
-            await self._purge_all(
-                lambda conn: segments.list_purgeable_of_deleted_topics(conn, now_ms=now_ms, limit=SWEEP_BATCH)
-            )
+            await self._purge_all(partial(segments.list_purgeable_of_deleted_topics, now_ms=now_ms, limit=SWEEP_BATCH))
+        self._context.counters.objects_refused = len(self._refused)
 
-    async def _purge_all(self, list_some: Callable[[Connection], Sequence[SegmentRow]]) -> None:
+    async def _purge_all(self, list_some: Callable[..., Sequence[SegmentRow]]) -> None:
         for _ in range(PURGE_BATCHES):
             if await self._purge_batch(list_some) < SWEEP_BATCH:
                 return
 
-    async def _purge_batch(self, list_some: Callable[[Connection], Sequence[SegmentRow]]) -> int:
-        """How many objects it deleted."""
-        rows = await self._context.database.run(list_some)
+    async def _purge_batch(self, list_some: Callable[..., Sequence[SegmentRow]]) -> int:
+        """How many objects it deleted, or may not delete."""
+        left_out, refused_before = tuple(self._refused)[:MAX_REFUSED], len(self._refused)
+        rows = await self._context.database.run(lambda conn: list_some(conn, left_out=left_out))
         if not rows:
             return 0
         # No checkpoint may name an object that is gone: readers plan from them. Some were retired by others than us.
         await self._feed.refresh()
         await self._checkpoints.write_stale()
+        fresh = [row for row in rows if not self._checkpoints.is_stale(row.topic_id, row.partition)]
+        async with self._deleting(fresh) as gone:
+            if gone:
+                purged_at_ms = self._context.clock.now_ms()
+                self._context.counters.objects_purged += await self._context.database.run(
+                    lambda conn: segments.mark_purged(conn, gone, now_ms=purged_at_ms)
+                )
+        return len(gone) + len(self._refused) - refused_before
+
+    @asynccontextmanager
+    async def _deleting(self, rows: Iterable[SegmentRow]) -> AsyncIterator[list[UUID]]:
+        """The ids of those whose objects are gone, to be noted within it.
+
+        An object that may not be deleted, as under a lock, holds up no other: it is named, and tried again after an
+        hour. Where the store gives no answer, or refuses one after the other, that is raised behind the note of those
+        that are gone. Raises StoreUnavailable.
+        """
         gone: list[UUID] = []
+        failure: TieredError | None = None
+        in_a_row = 0
         for row in rows:
-            if self._checkpoints.is_stale(row.topic_id, row.partition):
-                continue
-            await self._context.uploads.run(self._context.store.delete, row.key_to_delete)
-            crash_point("purge.deleted")
-            gone.append(row.object_id)
-        if gone:
-            purged_at_ms = self._context.clock.now_ms()
-            self._context.counters.objects_purged += await self._context.database.run(
-                lambda conn: segments.mark_purged(conn, gone, now_ms=purged_at_ms)
-            )
-        return len(gone)
+            try:
+                await self._context.uploads.run(self._context.store.delete, row.key_to_delete)
+            except (StoreRefused, CorruptMetadata) as error:
+                self._refusals.failed(error)
+                self._refused[row.object_id] = self._context.clock.monotonic_ms() + REFUSED_MS
+                in_a_row += 1
+                if in_a_row == MAX_REFUSED_IN_A_ROW:
+                    failure = error.without_frames()
+                    break
+            except StoreUnavailable as error:
+                failure = error.without_frames()
+                break
+            else:
+                crash_point("purge.deleted")
+                in_a_row = 0
+                gone.append(row.object_id)
+        yield gone
+        if failure is not None:
+            raise failure
 
     async def forget_deleted_topics(self) -> None:
         """Ends deleted topics of which no object is left: their checkpoints first, then their last rows."""

@@ -1,13 +1,17 @@
 """A segment from its upload to the end of its object, whatever goes wrong in between (T2, T4)."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 from sqlalchemy import update
 
 from tests.unit.broker.tiering.tiers import SEGMENTS, TOPIC_ID, Tiers, tiers
-from tiered.errors import CorruptMetadata, LostRace
+from tiered.broker.tiering import segment_lifecycle
+from tiered.cold.local import LocalStore
+from tiered.cold.object_store import parse_store_url
+from tiered.errors import LostRace, StoreRefused, StoreUnavailable, TieredError
 from tiered.formats.object_key import SEGMENTS_PREFIX, partition_checkpoint_key
 from tiered.meta import partitions, segments
 from tiered.meta.segments import SegmentRow
@@ -99,7 +103,9 @@ async def test_an_object_goes_when_its_grace_is_over_and_no_checkpoint_names_it(
     [HEAD, "../../etc/passwd", "of another segment", "\n" * 1_000_000],
     ids=["checkpoint", "path", "other", "long"],
 )
-async def test_a_row_that_names_anything_but_its_own_object_has_nothing_deleted(tmp_path: Path, key: str) -> None:
+async def test_a_row_that_names_anything_but_its_own_object_has_nothing_deleted(
+    tmp_path: Path, key: str, caplog: pytest.LogCaptureFixture
+) -> None:
     async with tiers(tmp_path, {"tiered.purge.grace.ms": "0"}) as made:
         await made.upload_all()
         await made.lifecycle.move_log_start(made.partition, 2)
@@ -108,7 +114,87 @@ async def test_a_row_that_names_anything_but_its_own_object_has_nothing_deleted(
         rows = update(segment).where(segment.c.state == SegmentState.RETIRED)
         forged = rows.values(object_key=key.replace("of another segment", kept[-1]))
         await made.context.database.run(lambda conn: conn.execute(forged))
-        with pytest.raises(CorruptMetadata, match="nothing is deleted"):
-            await made.lifecycle.sweep()
+        await made.lifecycle.sweep()
+        assert caplog.text.count("nothing is deleted") == 1
         assert await objects(made) == kept
         assert made.context.store.head(HEAD) is not None
+        assert made.context.counters.objects_refused == 2
+
+
+class Locked(LocalStore):
+    """A local store that deletes some objects never, or nothing at all, whatever it is asked for."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(parse_store_url(url).directory)  # type: ignore[union-attr]
+        self.refuses: Callable[[str], TieredError | None] = lambda _key: None
+        self.tried: list[str] = []
+
+    def delete(self, key: str) -> None:
+        self.tried.append(key)
+        error = self.refuses(key)
+        if error is not None:
+            raise error
+        super().delete(key)
+
+
+@asynccontextmanager
+async def with_retired(folder: Path) -> AsyncIterator[tuple[Tiers, Locked, list[str]]]:
+    """All segments but the last are retired, and their grace is over. Their keys, in the order of their deletion."""
+    stores: list[Locked] = []
+
+    def store_at(url: str) -> Locked:
+        stores.append(Locked(url))
+        return stores[0]
+
+    async with tiers(folder, {"tiered.purge.grace.ms": "0"}, store_at=store_at) as made:
+        await made.upload_all()
+        await made.lifecycle.move_log_start(made.partition, SEGMENTS - 1)
+        made.clock.set_by_ms = 1
+        due = await made.context.database.run(lambda conn: segments.list_purgeable(conn, now_ms=2**60))
+        yield made, stores[0], [row.object_key for row in due]
+
+
+async def test_an_object_that_may_not_be_deleted_holds_up_no_other_and_is_tried_again_after_an_hour(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with with_retired(tmp_path) as (made, store, due):
+        refused = StoreRefused("the object is locked")
+        store.refuses = lambda key: refused if key == due[0] else None
+        await made.lifecycle.sweep()
+        assert store.tried == due
+        assert due[0] in await objects(made)
+        assert len(await objects(made)) == 2
+        assert not made.context.store.times.is_failing, "the store is not away"
+        assert made.context.counters.objects_refused == 1
+        await made.lifecycle.sweep()
+        assert store.tried == due, "neither what is gone nor what is refused is asked for again"
+        assert caplog.text.count("the object is locked") == 1
+
+        store.refuses = lambda _key: None
+        made.clock.waited_ms += 3_600_001
+        await made.lifecycle.sweep()
+        assert len(await objects(made)) == 1
+        assert made.context.counters.objects_refused == 0
+
+
+async def test_what_is_gone_when_the_store_goes_away_is_not_deleted_again(tmp_path: Path) -> None:
+    async with with_retired(tmp_path) as (made, store, due):
+        store.refuses = lambda key: StoreUnavailable("it is away") if key == due[2] else None
+        with pytest.raises(StoreUnavailable, match="it is away"):
+            await made.lifecycle.sweep()
+        assert store.tried == due[:3]
+        assert made.context.store.times.is_failing
+        store.refuses = lambda _key: None
+        await made.lifecycle.sweep()
+        assert store.tried == [*due[:3], *due[2:]]
+
+
+async def test_a_store_that_refuses_one_after_the_other_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segment_lifecycle, "MAX_REFUSED_IN_A_ROW", 2)
+    async with with_retired(tmp_path) as (made, store, due):
+        store.refuses = lambda _key: StoreRefused("no permission")
+        with pytest.raises(StoreRefused, match="no permission"):
+            await made.lifecycle.sweep()
+        assert store.tried == due[:2]
