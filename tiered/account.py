@@ -1,14 +1,15 @@
 """On whose behalf the present step runs: whom its costs are counted against, and whose other work it waits behind.
 
-Owns that one fact, turns of owners, and counts of what they bring. Whoever runs a client's request says so around each
-of its steps; between two steps, in tasks and on threads nobody is meant, and what a broker does by itself has no
-account. Must never decide what anybody may do.
+Owns that one fact, turns and shares of owners, and counts of what they bring. Whoever runs a client's request says so
+around each of its steps; between two steps, in tasks and on threads nobody is meant, and what a broker does by itself
+has no account. Must never decide what anybody may do.
 """
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Callable, Hashable
-from contextlib import asynccontextmanager
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -66,10 +67,16 @@ class OwnersTurns:
         if account is None:
             yield
             return
-        owner = account.owner
-        place = self._places.setdefault(owner, _Place())
-        if place.count > MAX_WAITING:
+        place = self._places.get(account.owner)
+        if place is not None and place.count > MAX_WAITING:
             raise Throttled(f"{MAX_WAITING} lists of yours wait for their turn; ask for one after the other")
+        async with self.taken_by(account.owner):
+            yield
+
+    @asynccontextmanager
+    async def taken_by(self, owner: Hashable) -> AsyncIterator[None]:
+        """While it is the owner's turn. The caller bounds how many wait."""
+        place = self._places.setdefault(owner, _Place())
         place.count += 1
         try:
             async with place.turn:
@@ -85,6 +92,34 @@ class OwnersTurns:
         async with self.taken():
             async for each in things:
                 yield each
+
+
+class OwnersShares:
+    """How many of a bounded number each owner has at the moment. None may have more than are free: one owner alone
+    stops at half of them, so there is room for whoever comes next."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self._taken: Counter[Hashable] = Counter()
+
+    @contextmanager
+    def taken(self, most: int) -> Iterator[bool]:
+        """Whether whose step this is may have one more of `most`, which it has until the end. What has no owner may
+        have any that is free."""
+        account = current()
+        owner = None if account is None else account.owner
+        if self.total >= most or (account is not None and self._taken[owner] >= most - self.total):
+            yield False
+            return
+        self.total += 1
+        self._taken[owner] += 1
+        try:
+            yield True
+        finally:
+            self.total -= 1
+            self._taken[owner] -= 1
+            if not self._taken[owner]:
+                del self._taken[owner]
 
 
 class OwnersDays:

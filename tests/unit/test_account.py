@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Coroutine
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -10,7 +11,16 @@ from typing import Any, TypeVar
 import pytest
 
 from tests.unit.broker.context import SetClock
-from tiered.account import DAY_MS, MAX_OWNERS, MAX_WAITING, Account, OwnersDays, OwnersTurns, on_behalf_of
+from tiered.account import (
+    DAY_MS,
+    MAX_OWNERS,
+    MAX_WAITING,
+    Account,
+    OwnersDays,
+    OwnersShares,
+    OwnersTurns,
+    on_behalf_of,
+)
 from tiered.errors import Throttled
 from tiered.meta.engine import Database
 from tiered.server.kafka.transport.turns import Stepped, let_others
@@ -144,3 +154,19 @@ def test_owners_that_are_made_up_take_bounded_memory() -> None:
     for number in range(MAX_OWNERS + 10):
         assert brought(days, f"user-{number}", 1) == 1
     assert len(days._buckets) == MAX_OWNERS
+
+
+async def test_no_owner_has_more_than_are_free() -> None:
+    shares = OwnersShares()
+
+    async def take(most: int) -> bool:
+        return held.enter_context(shares.taken(most))
+
+    with ExitStack() as held:
+        assert [await of(Account("a"), take(8)) for _ in range(6)] == [True] * 4 + [False] * 2
+        assert [await of(Account("b"), take(8)) for _ in range(3)] == [True] * 2 + [False]
+        assert [await of(Account("c"), take(8)) for _ in range(2)] == [True, False]
+        assert await take(8), "what has no owner may have the last one"
+        assert not await of(Account("d"), take(8))
+    assert shares.total == 0
+    assert not shares._taken, "nothing is kept of who has gone"

@@ -234,7 +234,7 @@ def test_stopping_broker_ends_the_tail_and_the_next_one_resumes_it(make_broker: 
 
 
 def test_listeners_in_all_are_bounded_and_a_place_comes_free(make_broker: Callable[..., BrokerProcess]) -> None:
-    broker = make_broker(settings={"tiered.http.max.streams": 2}).start()
+    broker = make_broker(settings={"tiered.http.max.streams": 3}).start()
     create(broker, "full")
     first, second = Listener(broker, "full"), Listener(broker, "full")
     with Listener(broker, "full") as third:

@@ -1,16 +1,19 @@
 """The limits on one request, and on all of them together.
 
-Owns the count of requests in progress. A request above the bound is refused at once; one that takes longer than
-its deadline, a slow body included, is ended with 408. Must never cut a change halfway: `admin` runs changes in
+Owns the count of requests in progress. A request above the bound, or above its client's share of it, is refused at
+once; one that takes longer than its deadline, a slow body included, is ended with 408. Whether the broker lives is
+answered whatever else is in progress. Must never cut a change halfway: `admin` runs changes in
 tasks of their own.
 """
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from aiohttp import web
 
+from tiered.account import OwnersShares
 from tiered.server.http.door.keys import SERVICE
+from tiered.server.http.door.logins import OPEN_PATHS
 from tiered.server.http.messages.failures import error_response
 from tiered.server.http.messages.long_list import DEADLINE
 from tiered.server.http.messages.route import Handler, Route
@@ -20,8 +23,16 @@ from tiered.server.http.messages.route import Handler, Route
 class RequestsState:
     """Requests in progress: those with a deadline, and streams, which have none, apart."""
 
-    bounded: int = 0
-    streams: int = 0
+    bounded_shares: OwnersShares = field(default_factory=OwnersShares)
+    stream_shares: OwnersShares = field(default_factory=OwnersShares)
+
+    @property
+    def bounded(self) -> int:
+        return self.bounded_shares.total
+
+    @property
+    def streams(self) -> int:
+        return self.stream_shares.total
 
 
 IS_STREAM: web.RequestKey[bool] = web.RequestKey("is_stream", bool)
@@ -31,6 +42,8 @@ REQUESTS: web.AppKey[RequestsState] = web.AppKey("requests", RequestsState)
 
 def limited(route: Route) -> Handler:
     """The route's handler within its bounds."""
+    if route.path in OPEN_PATHS:
+        return route.handler  # It is a look at what is in memory. An orchestrator ends a broker that does not answer.
     if not route.has_deadline:
         return _stream(route.handler)
     if not route.takes_stream:
@@ -46,22 +59,22 @@ def limited(route: Route) -> Handler:
 
 def _with_deadline(handler: Handler) -> Handler:
     async def run(request: web.Request) -> web.StreamResponse:
-        settings, state = request.app[SERVICE].settings, request.app[REQUESTS]
-        if state.bounded >= settings.http.tiered_http_max_requests:
-            return _too_many(f"{state.bounded} requests are in progress; try again in a moment")
-        state.bounded += 1
-        request[DEADLINE] = deadline = asyncio.timeout(settings.http.tiered_http_request_timeout_ms / 1000.0)
-        try:
-            async with deadline:
-                return await handler(request)
-        except TimeoutError:
-            if not deadline.expired() or request.writer.output_size > 0:  # Its answer has begun, and is broken off.
-                raise
-            if not request.content.is_eof():
-                return error_response(408, "the request did not arrive in time; send it faster, or less of it")
-            return error_response(504, "the broker did not finish in time; it may still do it: look, then try again")
-        finally:
-            state.bounded -= 1
+        settings, shares = request.app[SERVICE].settings, request.app[REQUESTS].bounded_shares
+        with shares.taken(settings.http.tiered_http_max_requests) as is_taken:
+            if not is_taken:
+                return _too_many(f"{shares.total} requests are in progress; try again in a moment")
+            request[DEADLINE] = deadline = asyncio.timeout(settings.http.tiered_http_request_timeout_ms / 1000.0)
+            try:
+                async with deadline:
+                    return await handler(request)
+            except TimeoutError:
+                if not deadline.expired() or request.writer.output_size > 0:  # What has begun is broken off.
+                    raise
+                if not request.content.is_eof():
+                    return error_response(408, "the request did not arrive in time; send it faster, or less of it")
+                return error_response(
+                    504, "the broker did not finish in time; it may still do it: look, then try again"
+                )
 
     return run
 
@@ -69,14 +82,11 @@ def _with_deadline(handler: Handler) -> Handler:
 def _stream(handler: Handler) -> Handler:
     async def run(request: web.Request) -> web.StreamResponse:
         request[IS_STREAM] = True
-        state = request.app[REQUESTS]
-        if state.streams >= request.app[SERVICE].settings.http.tiered_http_max_streams:
-            return _too_many(f"{state.streams} streams are open; close one, or try again later")
-        state.streams += 1
-        try:
+        shares = request.app[REQUESTS].stream_shares
+        with shares.taken(request.app[SERVICE].settings.http.tiered_http_max_streams) as is_taken:
+            if not is_taken:
+                return _too_many(f"{shares.total} streams are open; close one, or try again later")
             return await handler(request)
-        finally:
-            state.streams -= 1
 
     return run
 
