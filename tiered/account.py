@@ -95,12 +95,30 @@ class OwnersTurns:
 
 
 class OwnersShares:
-    """How many of a bounded number each owner has at the moment. None may have more than are free: one owner alone
-    stops at half of them, so there is room for whoever comes next."""
+    """How much of a bounded whole each owner has at the moment. None may have more than is free: one owner alone stops
+    at half of it, so there is room for whoever comes next."""
 
     def __init__(self) -> None:
         self.total = 0
         self._taken: Counter[Hashable] = Counter()
+
+    def has_room(self, owner: Hashable, count: int, most: int) -> bool:
+        """Whether the owner may have so much more of `most`. The first that it takes may be larger than its share."""
+        own = self._taken[owner]
+        return self.total < most and (not own or own + count <= most - self.total)
+
+    @contextmanager
+    def taken_by(self, owner: Hashable, count: int) -> Iterator[None]:
+        """The owner has so much more until the end."""
+        self.total += count
+        self._taken[owner] += count
+        try:
+            yield
+        finally:
+            self.total -= count
+            self._taken[owner] -= count
+            if not self._taken[owner]:
+                del self._taken[owner]
 
     @contextmanager
     def taken(self, most: int) -> Iterator[bool]:
@@ -108,18 +126,11 @@ class OwnersShares:
         have any that is free."""
         account = current()
         owner = None if account is None else account.owner
-        if self.total >= most or (account is not None and self._taken[owner] >= most - self.total):
+        if self.total >= most or (account is not None and not self.has_room(owner, 1, most)):
             yield False
             return
-        self.total += 1
-        self._taken[owner] += 1
-        try:
+        with self.taken_by(owner, 1):
             yield True
-        finally:
-            self.total -= 1
-            self._taken[owner] -= 1
-            if not self._taken[owner]:
-                del self._taken[owner]
 
 
 class OwnersDays:

@@ -67,7 +67,9 @@ async def handled(
             verifications=verifications,
         )
         frame = memoryview(bytearray(body))
-        connection = SimpleNamespace(principal=None, host="127.0.0.1", keep_frame=lambda end: frame[:end])
+        connection = SimpleNamespace(
+            owner="127.0.0.1", principal=None, host="127.0.0.1", keep_frame=lambda end: frame[:end]
+        )
         context = SimpleNamespace(broker=broker, connection=connection, api_version=VERSION, throttle_ms=0)
         yield handle(RawRequest(cast(Context, context), frame, 0, len(body), 1))
 

@@ -59,7 +59,7 @@ async def test_who_sends_requests_ahead_has_no_more_of_them_decoded_in_a_turn_th
         clock=SimpleNamespace(monotonic_ms=lambda: now_ms[0]), client_quotas=SimpleNamespace(limits_requests=False)
     )
     dispatch = Dispatch(cast(Any, served), [Api(LIST_GROUPS, "ListGroups", (0, 5), rights="none", handle=refuses)])
-    connection = cast(Any, SimpleNamespace(principal=None, host="here", client_id=None))
+    connection = cast(Any, SimpleNamespace(owner="here", principal=None, host="here", client_id=None))
     frame = memoryview(frames.request_header(LIST_GROUPS, 5, 1, None))
     answers: list[Any] = []
     asyncio.get_running_loop().call_soon(

@@ -4,11 +4,14 @@ Owns how a topic's settings bound a batch, the words of refusals, and the names 
 nor know a partition's state.
 """
 
+import asyncio
 import threading
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Hashable, Sequence
+from contextlib import asynccontextmanager
 from functools import lru_cache
 from typing import NamedTuple, Protocol
 
+from tiered.account import OwnersShares, OwnersTurns
 from tiered.cold.budget import Budget
 from tiered.config import TopicConfig
 from tiered.errors import (
@@ -115,25 +118,56 @@ class Bounded(Protocol):
 
 
 class LongValidations:
-    """For batches that take more than an event loop has time for, one after the other."""
+    """For batches that take more than an event loop has time for, one after the other. Their owners take turns: who
+    sends a hundred that take a second each keeps nobody but itself waiting."""
 
     def __init__(self) -> None:
+        self._turns = OwnersTurns()
+        self._shares = OwnersShares()
         self.room = Budget(REQUESTS_BYTES)
         """What produce requests may hold while they wait: for the thread, or for their turn to go on."""
         # One batch may take 64 MiB and a core: hostile ones must leave the event loop its own.
         self._pool = BlockingPool("validation", threads=1)
 
-    @property
-    def is_full(self) -> bool:
-        """So many requests wait for room that another one would take too much memory."""
-        return self.room.waiting_units > MAX_WAITING_BYTES
+    def is_full(self, owner: Hashable, size_bytes: int) -> bool:
+        """So many requests wait for room, or the owner's for what comes after, that another one of the owner's would
+        take too much memory."""
+        most = REQUESTS_BYTES + MAX_WAITING_BYTES
+        return self.room.waiting_units > MAX_WAITING_BYTES or not self._shares.has_room(owner, size_bytes, most)
+
+    def has_free(self, owner: Hashable, size_bytes: int) -> bool:
+        """Whether such a request of the owner's would not wait for room."""
+        return self.room.has_free(size_bytes) and not self.is_full(owner, size_bytes)
+
+    @asynccontextmanager
+    async def place(self, owner: Hashable, size_bytes: int) -> AsyncIterator[None]:
+        """Room for a request of the owner's, once there is any. Raises Throttled where too many wait."""
+        with self._shares.taken_by(owner, size_bytes):
+            async with self.room.taken(size_bytes):
+                yield
 
     async def run(
-        self, buffer: memoryview, position: int, end: int, replica: "Bounded", now_ms: int, codec: int | None
+        self,
+        owner: Hashable,
+        buffer: memoryview,
+        position: int,
+        end: int,
+        replica: "Bounded",
+        now_ms: int,
+        codec: int | None,
     ) -> "ValidatedBatch":
-        """As `validated_in_thread`."""
+        """As `validated_in_thread`. `room` bounds how many wait."""
         limits, name = replica.limits, replica.name
-        return await self._pool.run(validated_in_thread, buffer, position, end, limits, now_ms, name, codec)
+        async with self._turns.taken_by(owner):
+            call = asyncio.ensure_future(
+                self._pool.run(validated_in_thread, buffer, position, end, limits, now_ms, name, codec)
+            )
+            try:
+                return await asyncio.shield(call)
+            except asyncio.CancelledError:
+                # The thread goes on: who hangs up in the middle must not have a second one wait for it, and a third.
+                await asyncio.wait([call])
+                raise
 
     def close(self, *, wait: bool = True) -> None:
         self._pool.close(wait=wait)

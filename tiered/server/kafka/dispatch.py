@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 from tiered.account import Account
 from tiered.broker.broker import Broker
 from tiered.errors import MalformedRequest, Throttled
-from tiered.rules.security.principal import ANONYMOUS
 from tiered.runtime import in_turns as in_turns  # noqa: PLC0414 - handlers take it from here, as all that they need
 from tiered.server.kafka import audited, throttling
 from tiered.server.kafka.transport.connection import Connection
@@ -201,9 +200,8 @@ class Dispatch:
         return throttling.timed(broker, connection, answer) if asyncio.iscoroutine(answer) else answer
 
     def _account(self, connection: Connection) -> Account:
-        """Who takes turns with others, and pays for what SQL does. Where nobody is asked who they are, an address."""
-        principal = connection.principal
-        owner = connection.host if principal is None or principal == ANONYMOUS else principal
+        """Who takes turns with others, and pays for what SQL does."""
+        owner = connection.owner
         if not self._broker.client_quotas.limits_requests:
             return Account(owner)
         return Account(owner, partial(throttling.charge, self._broker, connection))

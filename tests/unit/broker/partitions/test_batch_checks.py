@@ -1,12 +1,24 @@
 """A batch is looked at before it is stored: its shape, its times, its keys, and whose codec it has."""
 
+import asyncio
+import threading
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from tests.support.partition_appends import NOW_MS, batch, keyed
 from tiered.broker.partitions import batch_checks
-from tiered.broker.partitions.batch_checks import RecordsOutOfTime, RecordsWithoutKey, ValidatedBatch, limits_of
+from tiered.broker.partitions.batch_checks import (
+    LongValidations,
+    RecordsOutOfTime,
+    RecordsWithoutKey,
+    ValidatedBatch,
+    limits_of,
+)
 from tiered.config import TopicConfig
 from tiered.config.limits import LimitSettings
 from tiered.errors import (
@@ -98,3 +110,58 @@ def test_requests_that_wait_for_validation_leave_room_for_others_to_arrive() -> 
     """A receive buffer that waits is at most twice as large as its request."""
     waiting_bytes = 2 * (batch_checks.REQUESTS_BYTES + batch_checks.MAX_WAITING_BYTES)
     assert waiting_bytes < LimitSettings().queued_max_request_bytes
+
+
+def validation_of(validations: LongValidations, owner: str, name: str) -> Coroutine[Any, Any, ValidatedBatch]:
+    replica = cast(Any, SimpleNamespace(limits=limits_of(TopicConfig()), name="t-0"))
+    return validations.run(owner, memoryview(name.encode()), 0, 1, replica, 0, None)
+
+
+async def test_owners_of_batches_that_take_long_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    monkeypatch.setattr(batch_checks, "validated_in_thread", lambda buffer, *_: seen.append(bytes(buffer).decode()))
+    validations = LongValidations()
+    async with asyncio.TaskGroup() as tasks:
+        for number in range(5):
+            tasks.create_task(validation_of(validations, "alice", f"alice-{number}"))
+        tasks.create_task(validation_of(validations, "bob", "bob"))
+    validations.close()
+    assert seen == ["alice-0", "bob", *[f"alice-{number}" for number in range(1, 5)]]
+
+
+async def test_who_hangs_up_in_the_middle_has_its_next_batch_wait_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    may_end = threading.Event()
+
+    def validate(buffer: memoryview, *_: object) -> None:
+        seen.append(bytes(buffer).decode())
+        assert may_end.wait(30)
+
+    monkeypatch.setattr(batch_checks, "validated_in_thread", validate)
+    validations = LongValidations()
+    calls = [asyncio.create_task(validation_of(validations, "alice", f"alice-{number}")) for number in range(5)]
+    while not seen:
+        await asyncio.sleep(0.01)
+    for call in calls:
+        call.cancel()
+    await asyncio.sleep(0.01)
+    others = [asyncio.create_task(validation_of(validations, name, name)) for name in ("alice", "bob")]
+    await asyncio.sleep(0.01)
+    may_end.set()
+    await asyncio.gather(*others)
+    validations.close()
+    assert all(call.cancelled() for call in calls)
+    assert seen == ["alice-0", "bob", "alice"], "of those that wait for their turn nothing is left"
+
+
+async def test_an_owner_whose_requests_wait_leaves_room_for_those_of_others() -> None:
+    validations, mib = LongValidations(), 1 << 20
+    held = 0
+    async with AsyncExitStack() as places:
+        while not validations.is_full("alice", mib):
+            await places.enter_async_context(validations.place("alice", mib))
+            held += 1
+        assert held * mib == (batch_checks.REQUESTS_BYTES + batch_checks.MAX_WAITING_BYTES) // 2
+        assert validations.has_free("bob", mib)
+    assert validations.has_free("alice", 100 * mib), "one large request of who has nothing else"
+    validations.close()

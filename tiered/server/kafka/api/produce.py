@@ -102,12 +102,12 @@ def handle(request: RawRequest) -> Answer:
         known = None if is_long else verified_at_once(context, asked.transactional_id, _unverified(request, asked))
         if known is not None:
             beforehand = known
-        elif context.broker.validation.room.has_free(request.end):
+        elif context.broker.validation.has_free(context.connection.owner, request.end):
             return _answer_verified(_with_own_buffer(request), asked, asked.transactional_id)
         elif not is_long:
             beforehand = refused_for_now(_unverified(request, asked), context.broker.clock.now_ms())
-    validation = context.broker.validation
-    if count > LONG_PRODUCE_BATCHES and validation.is_full:
+    validation, owner = context.broker.validation, context.connection.owner
+    if count > LONG_PRODUCE_BATCHES and validation.is_full(owner, request.end):
         raise _too_many_wait()
     appending = _begin(request, asked, beforehand)
     steps = _append_each(appending)
@@ -116,7 +116,7 @@ def handle(request: RawRequest) -> Answer:
     for long_validation in steps:
         if long_validation is None and (count == 1 or not _takes_long(appending)):
             continue
-        if not validation.is_full:
+        if not validation.is_full(owner, request.end):
             return _append_later(appending, steps, long_validation)
         if long_validation is not None:
             long_validation.refuse(_too_many_wait())
@@ -148,7 +148,13 @@ async def _append_in_turns(
     appending: "_Appending", steps: "Iterator[_LongValidation | None]"
 ) -> Parts | Overlapping | None:
     request = appending.request
-    async with request.context.broker.validation.room.taken(request.end):
+    validation, owner = request.context.broker.validation, request.context.connection.owner
+    if validation.is_full(owner, request.end):  # Others of the owner's have come in the same turn of the loop.
+        async for long_validation in in_turns(steps):
+            if long_validation is not None:
+                long_validation.refuse(_too_many_wait())
+        return _outcome(appending)
+    async with validation.place(owner, request.end):
         await _append_rest(appending, steps)
     return _outcome(appending)
 
@@ -196,7 +202,13 @@ class _LongValidation:
         broker = request.context.broker
         try:
             self._outcome = await broker.validation.run(
-                request.buffer, self._position, self._end, self._partition, broker.clock.now_ms(), self._codec
+                request.context.connection.owner,
+                request.buffer,
+                self._position,
+                self._end,
+                self._partition,
+                broker.clock.now_ms(),
+                self._codec,
             )
         except TieredError as error:
             self._outcome = error.without_frames()
@@ -309,7 +321,7 @@ async def _answer_verified(
 ) -> Parts | Overlapping | None:
     """Asks and appends then; requests of one connection keep their order, for it waits."""
     broker = request.context.broker
-    async with broker.validation.room.taken(request.end):
+    async with broker.validation.place(request.context.connection.owner, request.end):
         batches = [batch async for batch in in_turns(_unverified(request, asked)) if batch is not None]
         beforehand = await verified(request.context, transactional_id, batches) if batches else NOTHING
         appending = _begin(request, asked, beforehand)

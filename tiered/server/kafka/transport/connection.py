@@ -11,7 +11,7 @@ import asyncio
 import logging
 import socket
 import struct
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Hashable
 from typing import Any, Protocol
 
 from tiered.config.listeners import ListenerOptions
@@ -214,6 +214,11 @@ class Connection:
     def principal(self, principal: Principal | None) -> None:
         before, self._principal = self._principal, principal
         self._handler.identified(self, before)
+
+    @property
+    def owner(self) -> Hashable:
+        """Who takes turns with others. Where nobody is asked who they are, an address."""
+        return self.host if self._principal is None or self._principal == ANONYMOUS else self._principal
 
     @property
     def is_muted(self) -> bool:
