@@ -1,6 +1,5 @@
 """A long list over HTTP goes out in parts, as it is made, and a short one in one piece with its length."""
 
-import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
@@ -81,7 +80,7 @@ async def test_one_that_fails_in_the_middle_is_broken_off() -> None:
             await answer.read()
 
 
-async def test_who_reads_gets_all_of_it_and_who_does_not_is_broken_off_after_the_deadline() -> None:
+async def test_who_reads_gets_all_of_it_however_long_it_takes() -> None:
     def slow() -> Iterator[Mapping[str, Any]]:
         for _ in range(400):
             time.sleep(0.001)
@@ -89,12 +88,3 @@ async def test_who_reads_gets_all_of_it_and_who_does_not_is_broken_off_after_the
 
     async with served(slow, {}, timeout_ms=300) as (client, url), client.get(url) as answer:
         assert len((await answer.json())["items"]) == 400
-
-    def endless() -> Iterator[Mapping[str, Any]]:
-        while True:
-            yield {"text": "x" * 100_000}
-
-    async with served(endless, {}, timeout_ms=300) as (client, url), client.get(url) as answer:
-        await asyncio.sleep(1.5)
-        with pytest.raises(ClientPayloadError):
-            await answer.read()
