@@ -110,15 +110,18 @@ class OwnersShares:
     @contextmanager
     def taken_by(self, owner: Hashable, count: int) -> Iterator[None]:
         """The owner has so much more until the end."""
-        self.total += count
-        self._taken[owner] += count
+        self.take(owner, count)
         try:
             yield
         finally:
-            self.total -= count
-            self._taken[owner] -= count
-            if not self._taken[owner]:
-                del self._taken[owner]
+            self.take(owner, -count)
+
+    def take(self, owner: Hashable, count: int) -> None:
+        """The owner has so much more, or less than before."""
+        self.total += count
+        self._taken[owner] += count
+        if not self._taken[owner]:
+            del self._taken[owner]
 
     @contextmanager
     def taken(self, most: int) -> Iterator[bool]:

@@ -12,6 +12,7 @@ from uuid import NAMESPACE_URL, uuid5
 
 from sqlalchemy import Connection
 
+from tiered.account import OwnersShares
 from tiered.broker.admin import Admin
 from tiered.broker.applier import ChangeApplier
 from tiered.broker.context import BrokerContext, BrokerState
@@ -147,7 +148,7 @@ class Broker:
             state=self.state,
         )
         self.started_monotonic_ms = clock.monotonic_ms()
-        self.waiting_partitions = 0
+        self.waiting_partitions = OwnersShares()
         """How many partitions the fetches that wait ask for; Fetch keeps the count."""
         self.must_stop = asyncio.Event()
         self.replaced: StaleBrokerEpoch | None = None

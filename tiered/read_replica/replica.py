@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
+from tiered.account import OwnersShares
 from tiered.broker.context import BrokerState
 from tiered.broker.control.registration import WILDCARD_ADDRESSES
 from tiered.broker.host.data_folder import DataFolder
@@ -84,7 +85,7 @@ class ReadReplica:
         self.data = DataFolder(options.data_dir)
         self.started_monotonic_ms = clock.monotonic_ms()
         self.serving = False
-        self.waiting_partitions = 0
+        self.waiting_partitions = OwnersShares()
         """How many partitions the fetches that wait ask for; Fetch keeps the count."""
         self._advertised: dict[str, tuple[str, int]] = {}
         self.disk = BlockingPool("disk", threads=self.settings.limits.num_io_threads)

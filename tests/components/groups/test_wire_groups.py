@@ -270,10 +270,10 @@ def test_more_members_than_group_max_size_are_refused(make_broker: Callable[...,
 
 
 def test_groups_together_take_no_more_memory_than_they_may(make_broker: Callable[..., BrokerProcess]) -> None:
-    small = make_broker(settings=SETTINGS | {"tiered.group.memory.bytes": 1 << 20}).start()
+    small = make_broker(settings=SETTINGS | {"tiered.group.memory.bytes": 2 << 20}).start()
     with (
         Member(small, "large", protocols={"range": b"x" * 900_000}) as large,
-        Member(small, "late", protocols={"range": b"x" * 200_000}) as late,
+        Member(small, "late", protocols={"range": b"x" * 300_000}) as late,
     ):
         rebalance(large)
         late.get_id()
@@ -283,7 +283,7 @@ def test_groups_together_take_no_more_memory_than_they_may(make_broker: Callable
         until(lambda: describe(small, "large").group_state == "Empty")
         assert late.join().error_code == 0
         # What a leader sends is counted too.
-        assert late.sync({late.member_id: b"y" * 1_000_000}).error_code == 15
+        assert late.sync({late.member_id: b"y" * 2_000_000}).error_code == 15
         assert late.sync({late.member_id: b"y" * 1000}).error_code == 0
 
 

@@ -30,6 +30,7 @@ from tiered.cold.bucket import checkpoints
 from tiered.errors import InvalidConfig, StoreUnavailable
 from tiered.formats import object_key
 from tiered.formats.checkpoint import ClusterCheckpoint, TopicEntry
+from tiered.server.kafka.api import fetch
 from tiered.wire import messages
 
 METADATA, LIST_OFFSETS, DESCRIBE_CONFIGS = 3, 2, 32
@@ -144,6 +145,23 @@ def test_an_offset_that_is_not_cold_yet_is_waited_for_and_not_out_of_range(repli
 # What changes
 
 
+def test_an_owner_waits_with_no_more_partitions_than_are_free(
+    replica: ReplicaThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetch, "MAX_WAITING_PARTITIONS", 2)
+    with RawConnection(replica) as first, RawConnection(replica) as second:
+        asked = threading.Thread(
+            target=lambda: first.fetch(TOPIC, 3 * RECORDS, partition=PARTITION, max_wait_ms=3_000), daemon=True
+        )
+        asked.start()
+        while replica.replica.waiting_partitions.total == 0:
+            time.sleep(0.001)
+        started_s = time.monotonic()
+        second.fetch(TOPIC, 3 * RECORDS, partition=PARTITION, max_wait_ms=60_000)
+        assert time.monotonic() - started_s < 30, "it is answered at once"
+        asked.join(30)
+
+
 def test_a_fetch_at_the_end_is_answered_when_a_new_segment_is_seen(replica: ReplicaThread, made: VerifiedStore) -> None:
     found: list[Any] = []
 
@@ -153,14 +171,14 @@ def test_a_fetch_at_the_end_is_answered_when_a_new_segment_is_seen(replica: Repl
 
     waiting = threading.Thread(target=wait)
     waiting.start()
-    while replica.replica.waiting_partitions == 0:
+    while replica.replica.waiting_partitions.total == 0:
         time.sleep(0.001)
     grow(made)
     replica.look()
     waiting.join(30)
     assert found[0].high_watermark == 4 * RECORDS
     assert bytes(found[0].records)
-    assert replica.replica.waiting_partitions == 0
+    assert replica.replica.waiting_partitions.total == 0
 
 
 def test_topics_come_and_go_with_the_bucket(replica: ReplicaThread, made: VerifiedStore) -> None:

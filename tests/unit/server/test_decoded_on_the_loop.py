@@ -1,12 +1,16 @@
 """What of a request is decoded on the event loop is too little for anybody to wait for it."""
 
 import asyncio
+import threading
 import time
+from collections.abc import Coroutine
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from tiered.errors import Throttled
+from tiered.server.kafka import dispatch as dispatch_module
 from tiered.server.kafka.dispatch import LARGE_BODY_BYTES, Api, Dispatch
 from tiered.server.kafka.transport.requests import DelayedAnswer
 from tiered.server.kafka.transport.turns import STEP_MS
@@ -71,3 +75,40 @@ async def test_who_sends_requests_ahead_has_no_more_of_them_decoded_in_a_turn_th
     (answer,) = answers
     assert isinstance(answer, DelayedAnswer), "it holds up those behind it"
     answer.cancel()
+
+
+async def test_one_large_request_of_an_owner_is_decoded_at_a_time_and_none_fills_the_room_of_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Twenty connections of one user with 8 MB each had everybody else's wait for the four that are decoded at once."""
+    may_end, decoded = threading.Event(), list[bytes]()
+
+    def decode(body: bytes, _position: int) -> None:
+        decoded.append(body[:1])
+        may_end.wait(30)
+
+    async def answered(*_: Any) -> list[bytes]:
+        return []
+
+    monkeypatch.setattr(messages, "request_decoder", lambda _key, _version: decode)
+    monkeypatch.setattr(dispatch_module, "MAX_WAITING_BYTES", 100)
+    monkeypatch.setattr(Dispatch, "_answer", answered)
+    api = Api(LIST_GROUPS, "ListGroups", (0, 5), rights="none", handle=cast(Any, answered))
+    dispatch = Dispatch(cast(Any, SimpleNamespace(clock=SimpleNamespace(monotonic_ms=lambda: 0.0))), [api])
+
+    def large(owner: str, size: int) -> Coroutine[Any, Any, Any]:
+        context = SimpleNamespace(connection=SimpleNamespace(owner=owner), api_version=0)
+        return dispatch._answer_large(api, cast(Any, context), 1, owner.encode() * size)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(3):
+            group.create_task(large("a", 15))
+        await asyncio.sleep(0)
+        with pytest.raises(Throttled):
+            await large("a", 25)
+        group.create_task(large("b", 25))
+        while len(decoded) < 2:
+            await asyncio.sleep(0.001)
+        assert decoded == [b"a", b"b"]
+        may_end.set()
+    assert sorted(decoded) == [b"a", b"a", b"a", b"b"]

@@ -61,7 +61,7 @@ class ClassicGroup:
     ) -> None:
         """Raises CoordinatorNotAvailable when groups take all the memory they may."""
         self._coordinator = coordinator
-        self._memory = coordinator.memory
+        self._memory = coordinator.memory.purse()
         self._memory.take(GROUP_BYTES + len(group_id))
         self._group_id = group_id
         self._rebalance = ClassicRebalance(

@@ -34,7 +34,7 @@ class ClassicRebalance:
         self.generation = generation
         self.protocol_name = ""
         """Empty before the first generation, and while there are no members."""
-        self.roster = Roster(group_id, coordinator.memory, protocol_type=protocol_type)
+        self.roster = Roster(group_id, coordinator.memory.purse(), protocol_type=protocol_type)
         self._not_joined: set[str] = set()
         """Whom the rebalance in preparation waits for."""
         self._not_synced: set[str] = set()

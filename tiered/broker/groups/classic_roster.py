@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
 from tiered.broker.groups.classic_member import NEW_MEMBER_JOIN_TIMEOUT_MS, ClassicMember
-from tiered.broker.groups.memory import MEMBER_BYTES, PENDING_MEMBER_BYTES, PROTOCOL_BYTES, GroupMemory
+from tiered.broker.groups.memory import MEMBER_BYTES, PENDING_MEMBER_BYTES, PROTOCOL_BYTES, Purse
 from tiered.broker.groups.timer import Deadline
 from tiered.broker.groups.values import JoinRequest
 from tiered.errors import FencedInstance, InconsistentProtocol, TieredError, UnknownMember
@@ -18,7 +18,7 @@ from tiered.rules.groups import group_state
 class Roster:
     """The lists of one group. Whatever is refused for want of memory has changed nothing."""
 
-    def __init__(self, group_id: str, memory: GroupMemory, *, protocol_type: str) -> None:
+    def __init__(self, group_id: str, memory: Purse, *, protocol_type: str) -> None:
         self._group_id = group_id
         self._memory = memory
         self.protocol_type = protocol_type

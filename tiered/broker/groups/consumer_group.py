@@ -53,6 +53,7 @@ class ConsumerGroup:
         self._groups = coordinator.consumer
         self._group_id = group_id
         self._taken_bytes = 0
+        self._memory = coordinator.memory.purse()
         self._take(GROUP_BYTES + len(group_id))
         self._counted_partitions = 0
         """The most that members subscribed to since the group was empty: what targets and owners may hold."""
@@ -424,7 +425,7 @@ class ConsumerGroup:
         log.debug("group %s has a target for epoch %d", self._group_id, self.state.epoch)
 
     def _take(self, size_bytes: int) -> None:
-        self._coordinator.memory.take(size_bytes)
+        self._memory.take(size_bytes)
         self._taken_bytes += size_bytes
 
     # Time-outs
@@ -449,7 +450,7 @@ class ConsumerGroup:
         self._groups.closed(self)
         self._late_target.end()
         self.timers.end()
-        self._coordinator.memory.take(-self._taken_bytes)
+        self._memory.take(-self._taken_bytes)
 
 
 def _cost_bytes(member: Member) -> int:

@@ -308,7 +308,10 @@ class GroupCoordinator:
                 raise CoordinatorLoading(f"group {group_id} was coordinated elsewhere for a moment; ask again")
             # A request that makes a new group does not wait for its turn here.
             group = self._groups.get(group_id)
-            return group if group is not None or stored is None else self.adopt(self._restored(stored, kept))
+            if group is not None or stored is None:
+                return group
+            with self.memory.restoring():
+                return self.adopt(self._restored(stored, kept))
 
     def _restored(self, stored: GroupRow, kept: KeptGroup | None) -> Group:
         if stored.kind == GroupKind.CONSUMER:

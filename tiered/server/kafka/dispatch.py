@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
-from tiered.account import Account
+from tiered.account import Account, OwnersShares, OwnersTurns
 from tiered.broker.broker import Broker
 from tiered.errors import MalformedRequest, Throttled
 from tiered.runtime import in_turns as in_turns  # noqa: PLC0414 - handlers take it from here, as all that they need
@@ -157,7 +157,8 @@ class Dispatch:
         }
         self._large_turns = asyncio.Semaphore(LARGE_AT_ONCE)
         self._turns = Turns(served.clock.monotonic_ms)
-        self._large_bytes = 0
+        self._large_owners = OwnersTurns()
+        self._large_shares = OwnersShares()
 
     def handle(self, connection: Connection, buffer: memoryview, position: int, end: int) -> Answer:
         """The answer to one frame's request; see `connection.FrameHandler`.
@@ -211,22 +212,24 @@ class Dispatch:
         context, correlation_id = request.context, request.correlation_id
         body = bytes(request.buffer[request.position : request.end])
         if len(body) > LARGE_BODY_BYTES:
-            if self._large_bytes + len(body) > MAX_WAITING_BYTES:
-                raise Throttled("too many large requests wait for their turn; send fewer or smaller ones")
+            self._require_room(context, len(body))
             return self._answer_large(api, context, correlation_id, body)
         # It is a step, too: one who sends many requests ahead must not have all of them decoded in one turn.
         message = self._turns.step(partial(messages.request_decoder(api.key, context.api_version), body, 0))
         return self._answer(api, context, correlation_id, message)
 
     async def _answer_large(self, api: Api, context: Context, correlation_id: int, body: bytes) -> Parts | Overlapping:
-        self._large_bytes += len(body)
-        try:
-            async with self._large_turns:
+        owner = context.connection.owner
+        self._require_room(context, len(body))  # Others of the owner's may have come in the same turn of the loop.
+        with self._large_shares.taken_by(owner, len(body)):
+            async with self._large_owners.taken_by(owner), self._large_turns:
                 decode = messages.request_decoder(api.key, context.api_version)
                 request = await asyncio.to_thread(decode, body, 0)
                 return await self._answer(api, context, correlation_id, request)
-        finally:
-            self._large_bytes -= len(body)
+
+    def _require_room(self, context: Context, size_bytes: int) -> None:
+        if not self._large_shares.has_room(context.connection.owner, size_bytes, MAX_WAITING_BYTES):
+            raise Throttled("too many large requests wait for their turn; send fewer or smaller ones")
 
     async def _answer(self, api: Api, context: Context, correlation_id: int, request: Any) -> Parts | Overlapping:
         assert api.handle is not None

@@ -14,7 +14,7 @@ def expired(member_id: str) -> None:
 
 async def test_a_static_member_keeps_its_place_under_another_id_and_the_old_one_is_fenced() -> None:
     memory = GroupMemory(lambda: 1 << 20)
-    roster = Roster("g", memory, protocol_type="")
+    roster = Roster("g", memory.purse(), protocol_type="")
     member = roster.add("a-1", joining("a"), expired)
     roster.add("b-1", joining(topic="other"), expired)
     roster.rename(member, "a-2")
@@ -30,7 +30,7 @@ async def test_a_static_member_keeps_its_place_under_another_id_and_the_old_one_
 
 
 async def test_a_member_fits_when_all_others_support_one_of_its_protocols() -> None:
-    roster = Roster("g", GroupMemory(lambda: 1 << 20), protocol_type="")
+    roster = Roster("g", GroupMemory(lambda: 1 << 20).purse(), protocol_type="")
     only = roster.add("a", joining(protocols=("range", "sticky")), expired)
     roster.check_protocols(joining(protocols=("sticky",)), None)
     with pytest.raises(InconsistentProtocol, match=r"partition\.assignment\.strategy"):
@@ -41,7 +41,7 @@ async def test_a_member_fits_when_all_others_support_one_of_its_protocols() -> N
 
 async def test_who_is_refused_for_want_of_memory_is_not_in() -> None:
     memory = GroupMemory(lambda: 100)
-    roster = Roster("g", memory, protocol_type="")
+    roster = Roster("g", memory.purse(), protocol_type="")
     with pytest.raises(CoordinatorNotAvailable):
         roster.add("a", joining(), expired)
     with pytest.raises(CoordinatorNotAvailable):

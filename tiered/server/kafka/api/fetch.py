@@ -57,8 +57,9 @@ ANSWER_BYTES = 16 << 20
 # The least that a cold partition takes of the request's budget: each one costs a read from the store.
 LEAST_COLD_BYTES = 64 << 10
 COLD_READS_AT_ONCE = 16
-# Partitions in all fetches that wait at one time: each takes half a KiB. One more fetch is answered at once.
-MAX_WAITING_PARTITIONS = 1_000_000
+# Partitions in all fetches that wait at one time: each takes a quarter of a KiB. One more fetch is answered at once, as
+# is one of an owner who has as many as are free.
+MAX_WAITING_PARTITIONS = 500_000
 FULL_EPOCHS = (0, -1)
 """Of a request that names all its partitions: one that would begin a session (KIP-227), and one that wants none."""
 
@@ -243,12 +244,10 @@ async def _answer_later(request: RawRequest, asked: FetchRequest, found: FetchLo
     if found.to_load:
         await asyncio.gather(*(broker.groups.offsets_topic.load(each) for each in found.to_load))
         found, watch = await _look_again(request, asked)
-    if not _is_enough(found, asked) and broker.waiting_partitions + count <= MAX_WAITING_PARTITIONS:
-        broker.waiting_partitions += count
-        try:
+    owner, waiting = request.context.connection.owner, broker.waiting_partitions
+    if not _is_enough(found, asked) and waiting.has_room(owner, count, MAX_WAITING_PARTITIONS):
+        with waiting.taken_by(owner, count):
             found = await _wait(request, asked, found, watch)
-        finally:
-            broker.waiting_partitions -= count
     if found.in_doubt:
         found = await _look_once_sure(request, asked, found)
     cold = [entry for entry in found.entries() if entry.cold_max_bytes]
