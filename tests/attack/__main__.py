@@ -14,21 +14,24 @@ import time
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import insert
 
 from tests.attack.hostile import ALICE, MALLORY, Attack, Attackers, as_json
 from tests.attack.watch import TOPIC, Took, Watch, at
 from tests.broker_process import BrokerProcess
-from tests.components.rights_table import ROWS
+from tests.components.rights_table import ROWS, Row
 from tests.support.http_routes import body_of, path_of
 from tiered.meta import security, tables
 from tiered.meta.engine import Database
 from tiered.meta.security import AclRow
 from tiered.rules.groups.coordinator_slot import coordinator_slot
 from tiered.server.http.door.rights import RIGHTS
+from tiered.wire import messages
 
 NAME = "alice-has-it"
 SLOTS = 50
@@ -39,6 +42,11 @@ MORE_RSS_MIB = 200.0
 AFTER_S, AFTER_SHARE = 60.0, 1.2
 """A minute after the last attack the broker has as much memory again as before the first, within a fifth."""
 ROWS_AT_ONCE = 5_000
+NOT_WIDENED = (0, 1, 19)
+"""Produce and Fetch have codecs of their own, and tests for very many batches and partitions. CreateTopics would make
+as many topics as there may be (`tiered.max.topics`), and leave another broker to the attacks after it."""
+MOST_BYTES = 8_000_000
+"""Of a request: the broker takes 8 MiB (tiered.request.max.bytes)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +85,7 @@ def _options(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--transactions", type=int, default=300_000)
     parser.add_argument("--topics", type=int, default=10_000)
     parser.add_argument("--rules", type=int, default=10_000)
+    parser.add_argument("--names", type=int, default=100_000, help="in each list of a request")
     parser.add_argument("--postgres", action="store_true", help="in place of SQLite")
     return parser.parse_args(words)
 
@@ -160,13 +169,45 @@ def _make_topics(broker: BrokerProcess, count: int) -> None:
 # The attacks
 
 
-def _attacks(broker: BrokerProcess, cluster_id: str) -> Iterator[Attack]:
+def _attacks(cluster_id: str, names: int) -> Iterator[Attack]:
     for row in ROWS:
         yield Attack(f"API {row}", row.key, row.version, row.body(NAME))
+        body = _of_many(row, names) if row.key not in NOT_WIDENED else b""
+        if body:
+            yield Attack(f"API {row} of many names", row.key, row.version, body)
     for route in sorted(RIGHTS):
         method, template = route.split(" ", 1)
         if not template.endswith("/tail"):  # It has no end.
             yield Attack(route, method=method, path=path_of(cluster_id, template, NAME), body=as_json(body_of(route)))
+
+
+def _of_many(row: Row, names: int) -> bytes:
+    """The body of the row's request with so many different names in each of its lists, or as many as a request may
+    have; nothing where it has no list."""
+    decode, body = messages.request_decoder(row.key, row.version), row.body(NAME)
+    few, more = (_widened(decode(body, 0), count) for count in (1, 101))
+    each_bytes = (len(more) - len(few)) / 100
+    return _widened(decode(body, 0), min(names, int(MOST_BYTES / each_bytes))) if each_bytes else b""
+
+
+def _widened(request: Any, count: int) -> bytes:
+    for field in type(request).__slots__:
+        value = getattr(request, field)
+        if isinstance(value, tuple) and value:
+            setattr(request, field, tuple(_numbered(value[0], number) for number in range(count)))
+    return bytes(messages.encode(request))
+
+
+def _numbered(value: Any, number: int) -> Any:
+    if isinstance(value, str):
+        return f"{value}-{number}"
+    if not hasattr(type(value), "__slots__"):
+        return value
+    value = copy(value)
+    name = next((field for field in type(value).__slots__ if isinstance(getattr(value, field), str)), None)
+    if name is not None:
+        setattr(value, name, f"{getattr(value, name)}-{number}")
+    return value
 
 
 def _attack_all(broker: BrokerProcess, watch: Watch, attackers: Attackers, options: argparse.Namespace) -> int:
@@ -178,7 +219,7 @@ def _attack_all(broker: BrokerProcess, watch: Watch, attackers: Attackers, optio
     print(f"{'quiet':<78} {_line(took)}  rss {quiet.rss_mib:.0f} MiB", flush=True)
     cluster_id = _cluster_id(broker)
     worst_rss_mib, failed = 0.0, 0
-    for attack in _attacks(broker, cluster_id):
+    for attack in _attacks(cluster_id, options.names):
         if options.only and not any(words in attack.name for words in options.only):
             continue
         for source, who in ((MALLORY, "mallory"), (ALICE, "alice")):

@@ -5,6 +5,7 @@ from functools import partial
 from uuid import UUID
 
 import pytest
+from sqlalchemy.exc import IntegrityError
 
 from tests.catalogue import HOUR_MS, NOW_MS, create_topic, elect, open_ready, register, segment_plan
 from tests.contracts.segment_rows import add, bounds, commit, committed, new_leader, plan, retire, run_until_killed
@@ -203,3 +204,22 @@ def test_kill_9_during_a_retirement_leaves_all_of_it_or_nothing(
     assert committed(database, topic_id) == ([] if happened else [(0, 10)])
     assert bounds(database, topic_id) == (10 if happened else 0, 10)
     database.close_sync()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE partition SET log_start_offset = -1",
+        "UPDATE partition SET log_start_offset = cold_end_offset + 1",
+        "UPDATE segment SET base_offset = -1",
+        "UPDATE segment SET end_offset = base_offset",
+        "UPDATE segment SET state = 'mine'",
+    ],
+)
+def test_the_database_itself_refuses_offsets_and_states_that_cannot_be(
+    database: Database, topic_id: UUID, statement: str
+) -> None:
+    add(database, topic_id, 0, 10)
+    with pytest.raises(IntegrityError):
+        database.run_sync(lambda conn: conn.exec_driver_sql(statement))
+    assert (committed(database, topic_id), bounds(database, topic_id)) == ([(0, 10)], (0, 10))
