@@ -140,7 +140,10 @@ class Controller:
         wanted = await self._unsettled_partitions()
         if not silent and not wanted:
             return
-        decide = self._decision()
+        # A copy: it is looked at in a thread.
+        topics = self._topics if silent else filter(None, map(self._topics.find_id, {key.topic_id for key in wanted}))
+        configs: dict[UUID, TopicConfig] = {topic.topic_id: topic.config for topic in topics}
+        decide = _decision(lambda topic_id: configs.get(topic_id, NO_CONFIG))
         elected = await self._context.database.run(
             lambda conn: stored.change_replica_sets(conn, decide, fence=silent, only=None if silent else wanted)
         )
@@ -159,7 +162,7 @@ class Controller:
             self._must_look_at_all = False
             self._unsettled.update(image.rows)
         looked_at, self._unsettled = self._unsettled, set()
-        decide = self._decision()
+        decide = _decision(self._config_of)
         found = []
         async for key in in_turns(looked_at):
             row = image.row(key)
@@ -176,18 +179,9 @@ class Controller:
             log.error("partition %s was given to broker %d, which lacks records", row.topic_partition, row.leader)
         return was_unclean
 
-    def _decision(self) -> Callable[[PartitionRow, Standings], ReplicaSet | None]:
-        """The effect of a failure on a partition, by its topic's settings as they are now."""
-        configs: dict[UUID, TopicConfig] = {topic.topic_id: topic.config for topic in self._topics}
-
-        def decide(row: PartitionRow, standings: Standings) -> ReplicaSet | None:
-            before, config = row.replica_set, configs.get(row.topic_id, NO_CONFIG)
-            after = elections.after_failure(before, standings, min_isr=config.min_insync_replicas)
-            if config.unclean_leader_election_enable and (after or before).leader == NO_LEADER:
-                return elections.unclean(before, standings) or after
-            return after
-
-        return decide
+    def _config_of(self, topic_id: UUID) -> TopicConfig | None:
+        topic = self._topics.find_id(topic_id)
+        return None if topic is None else topic.config
 
     # Preferred leaders
 
@@ -226,3 +220,18 @@ class Controller:
             if 100 * len(keys) > limit * preferring[broker_id]
             for key in keys
         ]
+
+
+def _decision(
+    config_of: Callable[[UUID], TopicConfig | None],
+) -> Callable[[PartitionRow, Standings], ReplicaSet | None]:
+    """The effect of a failure on a partition, by its topic's settings."""
+
+    def decide(row: PartitionRow, standings: Standings) -> ReplicaSet | None:
+        before, config = row.replica_set, config_of(row.topic_id) or NO_CONFIG
+        after = elections.after_failure(before, standings, min_isr=config.min_insync_replicas)
+        if config.unclean_leader_election_enable and (after or before).leader == NO_LEADER:
+            return elections.unclean(before, standings) or after
+        return after
+
+    return decide
