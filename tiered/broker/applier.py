@@ -73,6 +73,8 @@ class ChangeApplier:
         self._resource_configs = resource_configs
         self._topics = topics
         self._unopened: dict[TopicPartition, TieredError | OSError] = {}
+        self._broker_configs: Mapping[int | None, Mapping[str, str]] | None = None
+        """As they were taken last."""
 
     async def begin(self, everything: ChangeSet) -> None:
         """Applies the catalogue as the registration saw it. Raises what opening a log raised that nobody else holds;
@@ -107,8 +109,10 @@ class ChangeApplier:
         """`committed_before` has all committed segments of partitions that are to be opened. Those of others are asked
         for: a set that has only changes says nothing of what was committed before."""
         image = self._image
-        if found.broker_configs is not None:
-            self._take_settings(found.broker_configs)
+        # The change of a group's configs comes with all of a broker's, as they were.
+        settings_changed = found.broker_configs is not None and found.broker_configs != self._broker_configs
+        if found.broker_configs is not None and settings_changed:
+            await self._take_settings(found.broker_configs)
         if found.resource_configs is not None:
             self._resource_configs.take(found.resource_configs)
         if found.security is not None:
@@ -135,18 +139,19 @@ class ChangeApplier:
             await self._remove_topic(topic_id)
         elsewhere = {row.topic_id for row in rows if self._is_misplaced(row)}
         await self._refit(living, elsewhere - living.keys(), committed_before)
-        if living or found.broker_configs is not None:
-            self._controller.configs_changed(living, of_all=found.broker_configs is not None)
+        if living or settings_changed:
+            self._controller.configs_changed(living, of_all=settings_changed)
         for partition in touched:
             await self._keep_log_start(partition)
         image.change_number = found.number
         if living or deleted or found.broker_configs is not None or found.security is not None:
             self._checkpoints.cluster_changed()
 
-    def _take_settings(self, stored: Mapping[int | None, Mapping[str, str]]) -> None:
+    async def _take_settings(self, stored: Mapping[int | None, Mapping[str, str]]) -> None:
+        self._broker_configs = stored
         self._checkpoints.settings_changed(stored)
         self._warn_of_ignored(stored)
-        fetchers = self._context.settings.cluster.num_replica_fetchers
+        before = self._context.settings
         try:
             self._context.state.settings = self._context.settings.with_dynamic(
                 dynamic_default=stored.get(None, {}), dynamic=stored.get(self._context.broker_id, {})
@@ -159,10 +164,14 @@ class ChangeApplier:
             )
             return
         self._context.disk.resize(self._context.settings.limits.num_io_threads)
-        if self._context.settings.cluster.num_replica_fetchers != fetchers:
+        if self._context.settings.cluster.num_replica_fetchers != before.cluster.num_replica_fetchers:
             self._replication.rows_applied(list(self._topics.partitions()))
-        for topic in self._topics:
-            self._put(replace(topic, config=self._config_of(topic.name, topic.overrides)))
+        if TopicConfig.of({}, self._context.settings) == TopicConfig.of({}, before):
+            return  # Nor are the defaults of topics others.
+        async for each in in_turns([topic.topic_id for topic in self._topics]):
+            topic = self._topics.find_id(each)
+            if topic is not None:
+                self._put(replace(topic, config=self._config_of(topic.name, topic.overrides)))
 
     def _warn_of_ignored(self, stored: Mapping[int | None, Mapping[str, str]]) -> None:
         own_id = self._context.broker_id
