@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,19 +43,29 @@ class Door(RawConnection):
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.correlation_id = 100
 
+    @property
+    def socket(self) -> socket.socket:
+        return self._socket
 
-def _ask_kafka(attack: Attack, port: int, source: str, goes_on: Callable[[], bool]) -> int:
+
+Opened = Callable[[socket.socket], None]
+
+
+def _ask_kafka(attack: Attack, port: int, source: str, goes_on: Callable[[], bool], opened: Opened) -> int:
     count = 0
     with Door(port, source) as door:
+        opened(door.socket)
         while goes_on():
             door.call(attack.key, attack.version, attack.body)
             count += 1
     return count
 
 
-def _ask_http(attack: Attack, port: int, source: str, goes_on: Callable[[], bool]) -> int:
+def _ask_http(attack: Attack, port: int, source: str, goes_on: Callable[[], bool], opened: Opened) -> int:
     count = 0
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S, source_address=(source, 0))
+    connection.connect()
+    opened(connection.sock)
     while goes_on():
         connection.request(attack.method, attack.path, attack.body or None, {"Content-Type": "application/json"})
         connection.getresponse().read()
@@ -68,6 +79,7 @@ def _attacked(attack: Attack, port: int, source: str, connections: int, seconds:
     deadline = time.monotonic() + seconds
     ask = _ask_http if attack.method else _ask_kafka
     answered: list[int] = []
+    sockets: list[socket.socket] = []
 
     def goes_on() -> bool:
         return time.monotonic() < deadline
@@ -75,7 +87,7 @@ def _attacked(attack: Attack, port: int, source: str, connections: int, seconds:
     def run() -> None:
         while goes_on():
             try:
-                answered.append(ask(attack, port, source, goes_on))
+                answered.append(ask(attack, port, source, goes_on, sockets.append))
             except (OSError, http.client.HTTPException, AssertionError):
                 time.sleep(0.01)
 
@@ -84,6 +96,9 @@ def _attacked(attack: Attack, port: int, source: str, connections: int, seconds:
         thread.start()
     for thread in threads:
         thread.join(max(0.0, deadline + 1.0 - time.monotonic()))
+    for each in sockets:  # Nobody waits for an answer any more: the next attack begins.
+        with suppress(OSError):
+            each.shutdown(socket.SHUT_RDWR)
     return sum(answered)
 
 
