@@ -68,8 +68,10 @@ def _with_deadline(handler: Handler) -> Handler:
                 async with deadline:
                     return await handler(request)
             except TimeoutError:
-                if not deadline.expired() or request.writer.output_size > 0:  # What has begun is broken off.
+                if not deadline.expired():
                     raise
+                if request.writer.output_size > 0:  # Another answer would be taken for the rest of this one.
+                    raise ConnectionResetError("the answer was not read in time") from None
                 if not request.content.is_eof():
                     return error_response(408, "the request did not arrive in time; send it faster, or less of it")
                 return error_response(
