@@ -90,8 +90,8 @@ class OwnersTurns:
         """The same things, of which the first comes when it is the owner's turn, until the last or until nobody wants
         another."""
         async with self.taken():
-            async for each in things:
-                yield each
+            async for thing in things:
+                yield thing
 
 
 class OwnersShares:

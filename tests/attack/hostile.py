@@ -96,9 +96,9 @@ def _attacked(attack: Attack, port: int, source: str, connections: int, seconds:
         thread.start()
     for thread in threads:
         thread.join(max(0.0, deadline + 1.0 - time.monotonic()))
-    for each in sockets:  # Nobody waits for an answer any more: the next attack begins.
+    for left in sockets:  # Nobody waits for an answer any more: the next attack begins.
         with suppress(OSError):
-            each.shutdown(socket.SHUT_RDWR)
+            left.shutdown(socket.SHUT_RDWR)
     return sum(answered)
 
 

@@ -168,8 +168,8 @@ class ChangeApplier:
             self._replication.rows_applied(list(self._topics.partitions()))
         if TopicConfig.of({}, self._context.settings) == TopicConfig.of({}, before):
             return  # Nor are the defaults of topics others.
-        async for each in in_turns([topic.topic_id for topic in self._topics]):
-            topic = self._topics.find_id(each)
+        async for topic_id in in_turns([topic.topic_id for topic in self._topics]):
+            topic = self._topics.find_id(topic_id)
             if topic is not None:
                 self._put(replace(topic, config=self._config_of(topic.name, topic.overrides)))
 

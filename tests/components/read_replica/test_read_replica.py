@@ -150,16 +150,16 @@ def test_an_owner_waits_with_no_more_partitions_than_are_free(
 ) -> None:
     monkeypatch.setattr(fetch, "MAX_WAITING_PARTITIONS", 2)
     with RawConnection(replica) as first, RawConnection(replica) as second:
-        asked = threading.Thread(
+        long_poll = threading.Thread(
             target=lambda: first.fetch(TOPIC, 3 * RECORDS, partition=PARTITION, max_wait_ms=3_000), daemon=True
         )
-        asked.start()
+        long_poll.start()
         while replica.replica.waiting_partitions.total == 0:
             time.sleep(0.001)
         started_s = time.monotonic()
         second.fetch(TOPIC, 3 * RECORDS, partition=PARTITION, max_wait_ms=60_000)
         assert time.monotonic() - started_s < 30, "it is answered at once"
-        asked.join(30)
+        long_poll.join(30)
 
 
 def test_a_fetch_at_the_end_is_answered_when_a_new_segment_is_seen(replica: ReplicaThread, made: VerifiedStore) -> None:

@@ -106,7 +106,7 @@ class Controller:
     def configs_changed(self, topic_ids: Iterable[UUID], *, of_all: bool) -> None:
         """Topics have new configs, or all of them: what is to become of their partitions depends on these."""
         self._must_look_at_all = self._must_look_at_all or of_all
-        self._unsettled.update(row.topic_partition for each in topic_ids for row in self._image.rows_of(each))
+        self._unsettled.update(row.topic_partition for topic_id in topic_ids for row in self._image.rows_of(topic_id))
         if self._context.state.is_controller:
             self._beat.set()
 

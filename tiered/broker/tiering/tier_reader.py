@@ -78,9 +78,9 @@ class TierReader:
         """(offset, timestamp) of the first record at or after `timestamp_ms`; None when there is none."""
 
         async def look() -> tuple[int, int] | None:
-            found = await self._first_in_store(partition, timestamp_ms)
-            if found is not None:
-                return found
+            first = await self._first_in_store(partition, timestamp_ms)
+            if first is not None:
+                return first
             return await self._lookups.run(partition.log.offset_for_timestamp, timestamp_ms, partition.high_watermark)
 
         return await _in_both_tiers(partition, look)
@@ -139,11 +139,11 @@ async def _in_both_tiers(
     for _ in range(TRIES):
         local_start = partition.log.local_log_start_offset
         try:
-            found = await look()
+            seen = await look()
         except FileNotFoundError:
             if partition.log.local_log_start_offset == local_start:
                 raise
             continue
         if partition.log.local_log_start_offset == local_start:
-            return found
+            return seen
     raise StoreUnavailable(f"{partition.name}: its segments move to the store as they are looked at; try again")

@@ -595,10 +595,10 @@ class TransactionCoordinator:
         now_ms = self._context.clock.now_ms()
         late: list[str] = []
         ends_ms: list[int] = []
-        async for each in in_turns(list(self._known.values())):
-            end_ms = transaction_state.time_out_ms(each)
-            if transaction_state.is_timed_out(each, now_ms):
-                late.append(each.transactional_id)
+        async for transaction in in_turns(list(self._known.values())):
+            end_ms = transaction_state.time_out_ms(transaction)
+            if transaction_state.is_timed_out(transaction, now_ms):
+                late.append(transaction.transactional_id)
             elif end_ms is not None:
                 ends_ms.append(end_ms)
         self._ends_ms = ends_ms

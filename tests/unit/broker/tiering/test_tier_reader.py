@@ -90,10 +90,10 @@ async def test_what_moves_to_the_store_between_the_looks_at_the_two_tiers_is_not
 
         def beside(plain: Callable[..., tuple[int, int] | None]) -> Callable[..., tuple[int, int] | None]:
             def looked_at(*arguments: int) -> tuple[int, int] | None:
-                found = plain(*arguments) if is_looked_at_first else None
+                early = plain(*arguments) if is_looked_at_first else None
                 if due:
                     partition.log.delete_local_before(due.pop(0))
-                return found if is_looked_at_first else plain(*arguments)
+                return early if is_looked_at_first else plain(*arguments)
 
             return looked_at
 

@@ -161,11 +161,11 @@ async def test_what_moves_to_the_store_during_a_read_is_read_with_its_aborted_tr
 
         def opened(self: Lookup, segment: LogSegment) -> tuple[FileIO, OffsetIndex]:
             nonlocal moves
-            found = plain(self, segment) if is_opened_first else None
+            early = plain(self, segment) if is_opened_first else None
             if chance.random() < 0.3:
                 due = tier_plan.local_delete_before(partition, made.clock.now_ms())
                 moves += len(partition.log.delete_local_before(min(segment.end_offset, due)))
-            return found or plain(self, segment)
+            return early or plain(self, segment)
 
         monkeypatch.setattr(Lookup, "opened", opened)
         expected = log.committed(log.last_stable_offset)
