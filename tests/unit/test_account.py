@@ -160,9 +160,9 @@ async def test_no_owner_has_more_than_are_free() -> None:
     shares = OwnersShares()
 
     async def take(most: int) -> bool:
-        return held.enter_context(shares.taken(most))
+        return taken.enter_context(shares.taken(most))
 
-    with ExitStack() as held:
+    with ExitStack() as taken:
         assert [await of(Account("a"), take(8)) for _ in range(6)] == [True] * 4 + [False] * 2
         assert [await of(Account("b"), take(8)) for _ in range(3)] == [True] * 2 + [False]
         assert [await of(Account("c"), take(8)) for _ in range(2)] == [True, False]

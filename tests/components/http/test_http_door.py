@@ -305,29 +305,29 @@ def test_a_trickled_head_gets_no_more_time_than_a_stuck_one(hasty: BrokerProcess
 
 
 def test_more_requests_than_allowed_are_429_and_the_door_recovers(narrow: BrokerProcess) -> None:
-    held = [unfinished_request(narrow, source) for source in ("127.0.0.1", "127.0.0.1", "127.0.0.2")]
+    connections = [unfinished_request(narrow, source) for source in ("127.0.0.1", "127.0.0.1", "127.0.0.2")]
     try:
         deadline = time.monotonic() + 3.5
         while (answer := ask(narrow, TOPICS)).status != 429:
             assert time.monotonic() < deadline, "three unfinished requests never counted"
         assert answer.headers["Retry-After"] == "1"
         assert ask(narrow, "/healthz").status == ask(narrow, "/readyz").status == 200
-        for sock in held:
+        for sock in connections:
             assert sock.recv(12) == b"HTTP/1.1 408"
     finally:
-        for sock in held:
+        for sock in connections:
             sock.close()
     assert ask(narrow, TOPICS).status == 200
 
 
 def test_one_address_leaves_room_for_the_requests_of_others(narrow: BrokerProcess) -> None:
-    held = [unfinished_request(narrow, "127.0.0.2") for _ in range(4)]
+    connections = [unfinished_request(narrow, "127.0.0.2") for _ in range(4)]
     try:
-        answers = [sock.recv(12) for sock in held[2:]]
+        answers = [sock.recv(12) for sock in connections[2:]]
         assert answers == [b"HTTP/1.1 429", b"HTTP/1.1 429"]
         assert ask(narrow, TOPICS).status == 200
     finally:
-        for sock in held:
+        for sock in connections:
             sock.close()
 
 

@@ -214,8 +214,8 @@ def test_a_wrong_setting_in_the_bucket_hides_the_configs_of_no_other_topic(
         request.DescribeConfigsResource(resource_type=2, resource_name=name, configuration_keys=None) for name in names
     )
     with RawConnection(replica) as connection:
-        asked = request.DescribeConfigsRequest(resources=resources)
-        first, answer = (connection.ask(DESCRIBE_CONFIGS, 1, asked) for _ in range(2))
+        described = request.DescribeConfigsRequest(resources=resources)
+        first, answer = (connection.ask(DESCRIBE_CONFIGS, 1, described) for _ in range(2))
     assert first == answer
     assert [each.error_code for each in answer.results] == [NONE, INVALID_CONFIG, INVALID_CONFIG]
     shown = {each.name: each.value for each in answer.results[0].configs}

@@ -200,8 +200,8 @@ class AbortedModel(RuleBasedStateMachine):
             if batches is not None:
                 data = batches.records.read()
                 stop = max(header.end_offset for _, header in record_batch.exact_batches(data, 0, len(data)))
-                told = {row.last_offset for row in batches.aborted}
-                assert told >= {each.marker for each in aborted if each.bases[0] < stop and each.marker >= start}
+                named = {row.last_offset for row in batches.aborted}
+                assert named >= {each.marker for each in aborted if each.bases[0] < stop and each.marker >= start}
 
 
 AbortedModel.TestCase.settings = settings(

@@ -156,12 +156,12 @@ async def test_who_hangs_up_in_the_middle_has_its_next_batch_wait_all_the_same(m
 
 async def test_an_owner_whose_requests_wait_leaves_room_for_those_of_others() -> None:
     validations, mib = LongValidations(), 1 << 20
-    held = 0
+    count = 0
     async with AsyncExitStack() as places:
         while not validations.is_full("alice", mib):
             await places.enter_async_context(validations.place("alice", mib))
-            held += 1
-        assert held * mib == (batch_checks.REQUESTS_BYTES + batch_checks.MAX_WAITING_BYTES) // 2
+            count += 1
+        assert count * mib == (batch_checks.REQUESTS_BYTES + batch_checks.MAX_WAITING_BYTES) // 2
         assert validations.has_free("bob", mib)
     assert validations.has_free("alice", 100 * mib), "one large request of who has nothing else"
     validations.close()

@@ -70,8 +70,8 @@ async def transactions(request: web.Request) -> web.StreamResponse:
     # Two brokers may both answer for a slot that is moving from one to the other.
     by_id |= {str(each["transactional_id"]): each for answer in answers.values() for each in answer["transactions"]}
 
-    def fields(held: Transaction | Mapping[str, Any]) -> Mapping[str, Any]:
-        return _LISTED.of(held, coordinator=broker.broker_id) if isinstance(held, Transaction) else held
+    def fields(entry: Transaction | Mapping[str, Any]) -> Mapping[str, Any]:
+        return _LISTED.of(entry, coordinator=broker.broker_id) if isinstance(entry, Transaction) else entry
 
     items = (fields(by_id[name]) for name in sorted(by_id))
     return await json_with_list(request, {"silent_brokers": silent}, "transactions", items)
