@@ -26,6 +26,7 @@ from tiered.errors import (
 from tiered.meta import coordinator_slots, producer_ids, transactions
 from tiered.meta.coordinator_slots import TENURE_BITS, SlotRow, tenure_of
 from tiered.meta.engine import Database
+from tiered.meta.group_offsets import WriteOutcome
 from tiered.meta.tables import coordinator_slot, transactional_producer
 from tiered.meta.transactions import TransactionChange
 from tiered.rules.transactions.transaction_state import (
@@ -282,17 +283,19 @@ def _put_slot(conn: Connection, row: SlotRow) -> None:
 
 
 class _Interrupted(Database):
-    """A catalogue with which something happens before the answer to one call comes."""
+    """A catalogue with which something happens before the answer to one call comes: the first that `is_it(fn, answer)`.
 
-    of: Callable[..., object] | None = None
+    Tasks of the coordinator look at SQL at any time, so a call is chosen by what it is, not by its turn."""
+
+    is_it: Callable[[object, object], bool]
     meanwhile: Callable[[], Awaitable[None]] | None = None
 
     async def run(self, fn: Callable[[Connection], T], *, deadline_ms: int | None = None, ahead: bool = False) -> T:
-        found = await super().run(fn, deadline_ms=deadline_ms, ahead=ahead)
-        if (meanwhile := _Interrupted.meanwhile) is not None and _Interrupted.of in (None, fn):
-            _Interrupted.meanwhile = _Interrupted.of = None
+        answer = await super().run(fn, deadline_ms=deadline_ms, ahead=ahead)
+        if (meanwhile := _Interrupted.meanwhile) is not None and _Interrupted.is_it(fn, answer):
+            _Interrupted.meanwhile = None
             await meanwhile()
-        return found
+        return answer
 
 
 async def test_a_decision_stands_whose_slot_went_away_and_came_back_before_the_answer(tmp_path: Path) -> None:
@@ -303,6 +306,7 @@ async def test_a_decision_stands_whose_slot_went_away_and_came_back_before_the_a
             await made.groups.database.run(lambda conn: _put_slot(conn, later))
             made.groups.groups.slots_changed([later])
 
+        _Interrupted.is_it = lambda _, answer: isinstance(answer, WriteOutcome)
         _Interrupted.meanwhile = moved
         await made.coordinator.end("payments", producer, commits=True, protocol=KEEPS_EPOCH)
         await made.until(TransactionState.COMPLETE_COMMIT)
@@ -338,7 +342,8 @@ async def test_what_was_open_before_a_slot_went_away_is_not_decided_after_it_cam
             made.groups.groups.slots_changed([later])
             await put(opened, replace(opened, partitions=frozenset(made.partitions)), later.tenure)
 
-        _Interrupted.of, _Interrupted.meanwhile = producer_ids.allocate_block, moved
+        _Interrupted.is_it = lambda fn, _: fn is producer_ids.allocate_block
+        _Interrupted.meanwhile = moved
         with pytest.raises(NotCoordinator):
             await made.coordinator.end("payments", producer, commits=True, protocol=RAISES_EPOCH)
         await made.coordinator.end("payments", producer, commits=True, protocol=RAISES_EPOCH)
