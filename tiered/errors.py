@@ -92,6 +92,10 @@ class MetadataUnavailable(Retriable):
     """The SQL database did not answer in time, or its answer is unknown."""
 
 
+class MetadataWentBack(MetadataUnavailable):
+    """The database has less than what was seen in it: nothing may rest on it until somebody brings the rest back."""
+
+
 class MetadataOutcomeUnknown(MetadataUnavailable):
     """COMMIT was sent and its answer is missing: settle it by repeating the conditional update."""
 

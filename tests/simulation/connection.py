@@ -196,11 +196,13 @@ class PlainConnection:
     def __init__(self, conn: Connection, driver: sqlite3.Connection, begin: str, known: dict[Any, Any]) -> None:
         self.driver = driver
         self.dialect = conn.dialect
+        self.info: dict[str, Any] = {}
         self._conn = conn
         self._begin = begin
         self._known: dict[Any, _Known | None] = known
 
     def begin(self) -> None:
+        self.info.clear()
         self.driver.execute(self._begin)
 
     def commit(self) -> None:

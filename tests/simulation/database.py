@@ -24,9 +24,11 @@ from tests.simulation.connection import PlainConnection
 from tests.simulation.loop import NOBODY, Process, SimLoop
 from tests.simulation.network import SQL, Network
 from tests.support.memory import folder_in_memory
-from tiered.errors import MetadataOutcomeUnknown, MetadataUnavailable
+from tiered.errors import MetadataOutcomeUnknown, MetadataUnavailable, MetadataWentBack
 from tiered.meta.call import Call
+from tiered.meta.cluster import SEEN
 from tiered.meta.engine import Database
+from tiered.meta.history import History
 from tiered.testing.local_cluster import fresh_catalogue
 
 T = TypeVar("T")
@@ -105,6 +107,10 @@ class _Request:
     is_given_up: bool = False
     may_be_committed: bool = False
     has_begun: bool = False
+    history: History | None = None
+    start: int = 0
+    """The start of the server in which it was carried out, and the number that it took or read."""
+    seen: int | None = None
 
 
 class SqlServer:
@@ -121,6 +127,12 @@ class SqlServer:
         self._waiting: deque[_Request] = deque()
         self.is_locked = False
         """A COMMIT is on its way."""
+        self.starts = 1
+        """How often the server was started."""
+        self._kept: sqlite3.Connection | None = None
+        self._forgets_after: int | None = None
+        self.on_forgotten: Callable[[], None] = lambda: None
+        """Called when the database has lost its last commits."""
         self._listeners: dict[tuple[str, int], tuple[Process, Callable[[], None]]] = {}
         self._change_number = 0
         self.on_change: Callable[[], None] = lambda: None
@@ -142,8 +154,8 @@ class SqlServer:
 
     # A call's way
 
-    def ask(self, machine: str, process: Process, call: Call[Any]) -> _Request:
-        request = _Request(machine, process, call, self._loop.create_future())
+    def ask(self, machine: str, process: Process, call: Call[Any], history: History | None) -> _Request:
+        request = _Request(machine, process, call, self._loop.create_future(), history=history)
         rng = self._rng
         if self.is_down and rng.random() < 0.5:  # Refused at once, where others wait for their deadline
             self._later(rng.random() * 0.01, self._refuse, request)
@@ -160,17 +172,52 @@ class SqlServer:
             return  # Its connection is gone: a transaction without a COMMIT is rolled back.
         if (request.process.is_dead or request.process.is_paused) and self._rng.random() < 0.5:
             return  # Its last statement was never sent.
-        if request.call.snapshot:
+        if self.is_locked and not self._is_entered(request):
+            self._waiting.append(request)
+        elif not self._enter(request):
+            return
+        elif request.call.snapshot:
             self._read(request)
         elif self.is_locked:
             self._waiting.append(request)
         else:
             self._change(request)
 
+    def _is_entered(self, request: _Request) -> bool:
+        try:
+            return request.history is None or request.history.has_entered(self.name)
+        except MetadataWentBack:
+            return True
+
+    def _enter(self, request: _Request) -> bool:
+        """As a connection does before its first call. False where the call is not made."""
+        request.start = self.starts
+        history = request.history
+        try:
+            if history is None or history.has_entered(self.name):
+                return True
+            conn = self.catalogue.changing_conn
+            conn.begin()
+            reason = history.enter(conn, self.name)  # type: ignore[arg-type]
+            conn.commit()
+            self._committed()
+            if reason is not None:
+                history.refuse(reason)
+                history.require()
+        except MetadataWentBack as error:
+            self._answer(request, error, failed=True)
+            return False
+        return True
+
+    @property
+    def name(self) -> str:
+        return f"start {self.starts}"
+
     def _read(self, request: _Request) -> None:
         self.transactions += 1
         try:
             value = self.read(request.call.fn)
+            request.seen = self.catalogue.reading_conn.info.get(SEEN)
         except Exception as error:
             self._answer(request, error, failed=True)
         else:
@@ -197,6 +244,7 @@ class SqlServer:
             self._answer(request, error, failed=True)
             return
         request.may_be_committed = True
+        request.seen = conn.info.get(SEEN)
         rng = self._rng
         # Changes of the control plane are what it is about: heartbeats and the like have their answers lost less often.
         changes = self.mishaps and self._takes_number(conn)
@@ -216,13 +264,15 @@ class SqlServer:
         self._answer(request, value, failed=False)
 
     def _commit_late(self, request: _Request, value: object) -> None:
+        if request.start != self.starts:
+            return
         self.catalogue.changing_conn.commit()
         self.is_locked = False
         self._committed()
         self._answer(request, value, failed=False)
         while self._waiting and not self.is_locked:
             waiting = self._waiting.popleft()
-            if not waiting.is_given_up:
+            if not waiting.is_given_up and self._enter(waiting):
                 self._change(waiting)
 
     def _takes_number(self, conn: PlainConnection) -> bool:
@@ -240,6 +290,8 @@ class SqlServer:
         if failed:
             request.answer.set_exception(value)
         else:
+            if request.history is not None and request.seen is not None:
+                request.history.saw(f"start {request.start}", request.seen)
             request.answer.set_result(value)
 
     def give_up(self, request: _Request) -> None:
@@ -263,6 +315,27 @@ class SqlServer:
         conn.commit()
         self._committed()
         return value
+
+    # What it forgets
+
+    def forget_after(self, commits: int) -> None:
+        """So many commits from now on are lost: a standby that has none of them takes over."""
+        self._kept = sqlite3.connect(":memory:")
+        self.catalogue.driver.backup(self._kept)
+        self._forgets_after = self.transactions + commits
+
+    def _forget(self) -> None:
+        assert self._kept is not None
+        self.abandon()
+        for request in self._waiting:
+            self._later(0.0, self._refuse, request)
+        self._waiting.clear()
+        self._kept.backup(self.catalogue.driver)
+        self._kept.close()
+        self._kept = self._forgets_after = None
+        self.starts += 1
+        (self._change_number,) = self.catalogue.driver.execute("SELECT change_number FROM cluster").fetchone()
+        self.on_forgotten()
 
     def abandon(self) -> None:
         """The run is over: a COMMIT that is still on its way never comes."""
@@ -300,7 +373,7 @@ class SimDatabase(Database):
 
     async def _run(self, call: Call[T], deadline_ms: int | None, pool: object = None) -> T:
         server = self._server
-        request = server.ask(self._machine, self._process, call)
+        request = server.ask(self._machine, self._process, call, self.history)
         deadline = server._loop.call_later((deadline_ms or DEADLINE_MS) / 1000.0, server.give_up, request)
         try:
             return await request.answer  # type: ignore[no-any-return]

@@ -28,6 +28,7 @@ from tiered.broker.host.data_folder import DataFolder
 from tiered.broker.host.disk_reserve import DiskReserve
 from tiered.broker.host.producer_ids import ProducerIds
 from tiered.broker.host.resource_configs import ResourceConfigs
+from tiered.broker.host.seen_changes import NOTE_INTERVAL_MS, SeenChanges
 from tiered.broker.partitions.agenda import PartitionAgenda
 from tiered.broker.partitions.batch_checks import LongValidations
 from tiered.broker.partitions.failed_replicas import FailedReplicas
@@ -240,7 +241,8 @@ class Broker:
         slots = HeldSlots()
         self.group_checkpoints = GroupCheckpointWriter(context=context, slots=slots)
         self.reports = SqlReports(context=context, topics=topics)
-        self.producer_ids = ProducerIds(self.database)
+        self._seen = SeenChanges(context=context, went_back=self.metadata_went_back)
+        self.producer_ids = ProducerIds(self.database, note=self._seen.note)
         self.record_writer = RecordWriter(context=context)
         self.groups = GroupCoordinator(
             context=context,
@@ -351,6 +353,7 @@ class Broker:
             Tick(tiering.tiered_sweep_interval_ms, self._sweeps.own, "sweeping the object store"),
             Tick(tiering.tiered_sweep_interval_ms, self._sweeps.for_all, "sweeping for all brokers"),
             Tick(SETTLE_INTERVAL_MS, self.changes.settle, "settling unknown outcomes"),
+            Tick(NOTE_INTERVAL_MS, self._seen.note, "noting what was seen"),
             Tick(RESIGN_INTERVAL_MS, self.failed_replicas.resign, "giving up failed replicas"),
             Tick(logs.producer_id_expiration_check_interval_ms, self._rounds.expire_producers, "producer expiry"),
             Tick(PRODUCERS_INTERVAL_MS, self._rounds.bound_producers, "bounding producers"),
@@ -404,6 +407,7 @@ class Broker:
         self.audit.start(tasks)
         # Before the others count on this broker; a store that is slow to answer costs the time that SQL takes anyway.
         await asyncio.gather(asyncio.to_thread(self.database.migrate), look_at_store(self.store, self.uploads))
+        await self._seen.begin()
         registered = await self.registration.register(advertised=advertised, http=http, listeners=listeners)
         self.state.cluster_id, self.state.broker_epoch = registered.cluster_id, registered.broker_epoch
         self.state.facts = {
@@ -475,6 +479,7 @@ class Broker:
                 log.warning("at shutdown: a store did not answer in time; the next start makes it good")
             except TieredError as error:
                 log.warning("at shutdown: %s", error)
+        await self._seen.note()
         if is_flushed:
             await self.registration.logs_flushed()
         else:
@@ -520,6 +525,14 @@ class Broker:
         self.begin_stop()
         self.replaced = error
         self.must_stop.set()
+
+    def metadata_went_back(self, reason: str) -> None:
+        """Serves no partition any more: what the metadata store says of them may be older than what is in their logs
+        (R14)."""
+        log.critical("%s", reason)
+        self.state.metadata_went_back = reason
+        for partition in self.topics.partitions():
+            partition.halt(reason)
 
     def disk_failed(self, partition: Partition) -> None:
         """The partition's log met an I/O error: others take over what it leads."""
@@ -589,6 +602,7 @@ class Broker:
             "disk_full": self.reserve.is_low,
             "upload_backlog_bytes": backlog_bytes,
             "upload_backlog_age_ms": backlog_age_ms,
+            "metadata_went_back": self.state.metadata_went_back is not None,
             "sql_away": self.database.times.is_failing,
             "store_away": self.store.times.is_failing,
             "stale_checkpoints": self.checkpoints.stale_count,

@@ -31,6 +31,8 @@ class BrokerState:
     """Whether this broker holds the controller's lease, as its last heartbeat saw it; `controller` alone sets it."""
     facts: dict[str, str | None] = field(default_factory=dict)
     """What the configs of this broker show beside its settings: its id, its rack, its addresses."""
+    metadata_went_back: str | None = None
+    """Why this broker serves no partition, where the metadata store has lost what was seen in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

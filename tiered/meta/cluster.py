@@ -24,6 +24,8 @@ CHANNEL = "tiered_change"
 """What PostgreSQL notifies on, once for each change. Channels are the database's own."""
 MAX_IDLE_SETTING = "tiered.max_idle_in_change_ms"
 """A setting of the connection, made for this."""
+SEEN = "tiered_seen"
+"""In the `info` of a connection: the greatest number that its transaction took or read (`history`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +37,8 @@ class ClusterRow:
     change_number: int
     settings_change_number: int
     security_change_number: int = 0
+    went_back: str | None = None
+    """Why nobody may use this database, where a broker has seen more in it than it has."""
 
 
 def ensure(conn: Connection, *, cluster_id: str, now_ms: int) -> ClusterRow:
@@ -93,7 +97,13 @@ def take_number(conn: Connection) -> int:
     found = conn.execute(_next_number(conn.dialect.name)).one_or_none()
     if found is None:
         raise CorruptMetadata("the metadata database describes no cluster: start a broker on it first")
-    return int(found[0])
+    return saw(conn, int(found[0]))
+
+
+def saw(conn: Connection, change_number: int) -> int:
+    """The number, which whoever commits this transaction has seen from then on."""
+    conn.info[SEEN] = max(change_number, conn.info.get(SEEN, change_number))
+    return change_number
 
 
 @cache  # Statements that are asked for all the time are made once: making one costs more than running it.
@@ -124,10 +134,14 @@ _ROW = select(
     cluster.c.change_number,
     cluster.c.settings_change_number,
     cluster.c.security_change_number,
+    cluster.c.went_back,
 ).where(cluster.c.id == ONLY_ROW)
 
 
 def find(conn: Connection) -> ClusterRow | None:
     """The cluster's row, if there is one."""
     row = conn.execute(_ROW).mappings().one_or_none()
-    return None if row is None else ClusterRow(**row)
+    if row is None:
+        return None
+    saw(conn, row["change_number"])
+    return ClusterRow(**row)

@@ -20,6 +20,7 @@ from sqlalchemy.pool import QueuePool, StaticPool
 from tiered.errors import InvalidConfig
 from tiered.meta import compiled
 from tiered.meta.cluster import MAX_IDLE_SETTING
+from tiered.runtime import new_uuid
 
 if TYPE_CHECKING:
     import psycopg
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 MAX_POSTGRES_CONNECTIONS = 4
 MAX_IDLE_IN_CHANGE_MS = 3_000
 _SOCKET = "tiered_socket"
+_SERVER = "tiered_server"
 
 
 def engine_for(url: str, *, deadline_ms: int) -> Engine:
@@ -56,6 +58,15 @@ def connect_to_listen(engine: Engine, *, deadline_ms: int) -> "psycopg.Connectio
     assert not positional
     parameters.update(_postgres_arguments(engine.url, deadline_ms=deadline_ms))
     return psycopg.connect(**parameters, autocommit=True)
+
+
+def server_of(conn: Connection) -> str:
+    """Which start of the database answers on this connection. Not within a transaction, the first time."""
+    if _SERVER not in conn.info:
+        started_at_s = conn.exec_driver_sql("SELECT extract(epoch FROM pg_postmaster_start_time())").scalar_one()
+        conn.rollback()
+        conn.info[_SERVER] = f"PostgreSQL, started at {started_at_s}"
+    return str(conn.info[_SERVER])
 
 
 def cutter(conn: Connection) -> Callable[[], None]:
@@ -111,7 +122,9 @@ def _sqlite_engine(url: URL, *, deadline_ms: int) -> Engine:
                 os.close(os.open(url.database, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
 
     @event.listens_for(engine, "connect")
-    def set_up(connection: sqlite3.Connection, _record: object) -> None:
+    def set_up(connection: sqlite3.Connection, record: Any) -> None:
+        # Nothing starts but this process, which has the file for itself.
+        record.info[_SERVER] = f"process {new_uuid()}"
         (mode,) = connection.execute("PRAGMA journal_mode=WAL").fetchone()
         # A file system without shared memory keeps the rollback journal, which needs one sync more.
         connection.execute(f"PRAGMA synchronous={'FULL' if mode == 'wal' else 'EXTRA'}")

@@ -29,6 +29,8 @@ from tiered import account
 from tiered.errors import MetadataOutcomeUnknown, MetadataUnavailable
 from tiered.meta import connections
 from tiered.meta.call import Call, DeadlinePassed
+from tiered.meta.cluster import SEEN
+from tiered.meta.history import History
 from tiered.meta.listener import Listener, PostgresListener, SilentListener
 from tiered.metrics import CallTimes
 from tiered.runtime import BlockingPool, SystemClock, crash_point, jittered_backoff_ms
@@ -113,6 +115,8 @@ class Database:
         self._live: set[Call[Any]] = set()
         self._clock = SystemClock()
         self._closing = threading.Event()
+        self.history: History | None = None
+        """What this process has seen of the metadata store: a broker's, given before its first call."""
         self.times = CallTimes()
         """Of `run` and `read`, the wait for a thread included: what a caller feels. What the database took is charged
         to whom it was for."""
@@ -288,18 +292,33 @@ class Database:
 
     def _in_transaction(self, call: Call[T]) -> T:
         with self._engine.connect() as conn:
+            self._enter(conn)
             if call.snapshot and not self._is_sqlite:  # SQLite's transactions always are snapshots
                 conn.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
             call.attach(connections.cutter(conn))
             try:
+                conn.info.pop(SEEN, None)  # Of a call that was rolled back.
                 with conn.begin():
                     value = call.fn(conn)
                     call.begin_commit()
                     crash_point("meta.before_commit")
                 crash_point("meta.after_commit")
+                if self.history is not None and (seen := conn.info.get(SEEN)) is not None:
+                    self.history.saw(connections.server_of(conn), seen)
                 return value
             finally:
                 call.detach()
+
+    def _enter(self, conn: Connection) -> None:
+        """The server of this connection has what was seen before. Raises MetadataWentBack."""
+        history = self.history
+        if history is None or history.has_entered(server := connections.server_of(conn)):
+            return
+        with conn.begin():
+            reason = history.enter(conn, server)
+        if reason is not None:
+            history.refuse(reason)
+            history.require()
 
     def _may_repeat(self, error: DBAPIError, call: Call[Any], attempt: int) -> bool:
         if call.expired or attempt + 1 >= MAX_TRIES or self._closing.is_set():

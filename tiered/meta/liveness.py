@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, delete, or_, select, true, update
 from sqlalchemy.sql.elements import ColumnElement
 
+from tiered.meta import cluster as cluster_rows
 from tiered.meta.brokers import stale
 from tiered.meta.clock import now_ms_in
 from tiered.meta.cluster import end_if_idle, take_number
@@ -37,7 +38,7 @@ class Pulse:
     """The answer to a broker's heartbeat.
 
     `was_fenced`: it was out of service, and is not any more. `controller_id` is -1 while no broker holds the lease.
-    `change_number` is the feed's, so that a beat is a poll as well.
+    `change_number` is the feed's, so that a beat is a poll as well. `went_back` is why nobody may use this database.
     """
 
     was_fenced: bool
@@ -45,6 +46,7 @@ class Pulse:
     is_controller: bool
     beats: tuple[Beat, ...]
     change_number: int
+    went_back: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +55,7 @@ class _Seen:
     holder: int
     is_expired: bool
     change_number: int
+    went_back: str | None
 
 
 def beat(conn: Connection, *, broker_id: int, broker_epoch: int, lease_ms: int, wants_lease: bool = True) -> Pulse:
@@ -81,6 +84,7 @@ def beat(conn: Connection, *, broker_id: int, broker_epoch: int, lease_ms: int, 
         is_controller=holder == broker_id,
         beats=tuple(own if each.broker_id == broker_id else each for each in seen.beats),
         change_number=change_number,
+        went_back=seen.went_back,
     )
 
 
@@ -109,7 +113,8 @@ def _look(conn: Connection, lease_ms: int) -> _Seen:
         ),
         holder=held[0].holder if held else NO_CONTROLLER,
         is_expired=bool(held[0].is_expired) if held else True,
-        change_number=rows[0].change_number if rows else 0,
+        change_number=cluster_rows.saw(conn, rows[0].change_number) if rows else 0,
+        went_back=rows[0].went_back if rows else None,
     )
 
 
@@ -119,6 +124,7 @@ def _looking(dialect: str) -> Any:
     return (
         select(
             cluster.c.change_number,
+            cluster.c.went_back,
             lease.c.broker_id.label("holder"),
             _is_free(dialect).label("is_expired"),
             broker.c.broker_id,

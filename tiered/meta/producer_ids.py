@@ -5,6 +5,7 @@ Owns the next free id. A block that a broker did not use up before it died is lo
 
 from sqlalchemy import Connection, update
 
+from tiered.meta.cluster import take_number
 from tiered.meta.tables import ONLY_ROW, producer_id_block
 
 BLOCK_SIZE = 1_000
@@ -13,6 +14,7 @@ BLOCK_SIZE = 1_000
 def allocate_block(conn: Connection, size: int = BLOCK_SIZE) -> range:
     """`size` producer ids that nobody else ever gets. Repeating it after an unknown outcome wastes a block only."""
     assert size > 0
+    take_number(conn)  # So that it is noticed where the database forgets the grant (`history`).
     statement = (
         update(producer_id_block)
         .where(producer_id_block.c.id == ONLY_ROW)

@@ -96,7 +96,20 @@ cluster = Table(
     Column("security_change_number", BigInteger, nullable=False, server_default=text("0")),
     # The object store of the rows of `segment`; empty until the first broker starts.
     Column("store", Text),
+    # Why no broker may use this database, where one has seen more in it than it has.
+    Column("went_back", Text),
     CheckConstraint("id = 1", name="only_row"),
+)
+
+# Each start of the database server, as the first broker met it (docs/adr/0029).
+database_start = Table(
+    "database_start",
+    metadata,
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("server", String(128), nullable=False),
+    # That of `cluster` before anything was changed under this start.
+    Column("change_number", BigInteger, nullable=False),
+    Column("began_at_ms", BigInteger, nullable=False),
 )
 
 broker = Table(

@@ -101,6 +101,9 @@ class Heartbeats:
     def _took(self, pulse: Pulse) -> None:
         if pulse.was_fenced:
             log.warning("this broker was silent for too long, and others took over; it serves again")
+        history = self._context.database.history
+        if pulse.went_back is not None and history is not None:
+            history.refuse(pulse.went_back)
         self._image.controller_id = pulse.controller_id
         self._context.counters.newest_change_number = max(
             self._context.counters.newest_change_number, pulse.change_number

@@ -5,6 +5,7 @@ unknown outcome is simply never used.
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 from tiered.errors import CoordinatorLoading, MetadataUnavailable, Throttled
 from tiered.meta import producer_ids
@@ -14,8 +15,10 @@ from tiered.meta.engine import Database
 class ProducerIds:
     """Hands out ids one by one; asks SQL once every thousand."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, note: Callable[[], Awaitable[None]] | None = None) -> None:
         self._database = database
+        self._note = note
+        """Returns when the folder knows of the grant, before anybody has an id of it."""
         self._next = 0
         self._end = 0
         self._refill = asyncio.Lock()
@@ -27,12 +30,16 @@ class ProducerIds:
         REQUEST_TIMED_OUT, older clients take for the end of an idempotent or transactional producer.
         """
         async with self._refill:
-            if self._next == self._end:
-                try:
+            try:
+                if self._database.history is not None:
+                    self._database.history.require()
+                if self._next == self._end:
                     block = await self._database.run(producer_ids.allocate_block)
-                except (MetadataUnavailable, Throttled) as error:
-                    raise CoordinatorLoading(f"SQL gives no producer ids: {error}") from error
-                self._next, self._end = block.start, block.stop
+                    if self._note is not None:
+                        await self._note()
+                    self._next, self._end = block.start, block.stop
+            except (MetadataUnavailable, Throttled) as error:
+                raise CoordinatorLoading(f"SQL gives no producer ids: {error}") from error
             producer_id = self._next
             self._next += 1
             return producer_id

@@ -166,7 +166,7 @@ class Partition(ColdEnd):
                 case RowOrder.OLDER:
                     return
                 case RowOrder.CONTRADICTION:
-                    self.halt(
+                    self.contradicted(
                         f"SQL shows leader epoch {row.leader_epoch} at partition epoch {row.partition_epoch}"
                         f", where epoch {self.row.leader_epoch} at {self.row.partition_epoch} had been committed"
                     )
@@ -223,13 +223,17 @@ class Partition(ColdEnd):
         self.waiters.wake()
         self.growth.wake()
 
-    def halt(self, reason: str) -> None:
-        """Serves this partition no more: SQL has lost what it had committed (R1). Only a restart ends it."""
-        self.halted = (
-            f"{self.name} is halted: {reason}. The database has lost committed changes (a restored backup, or a "
-            "standby that was not synchronous): restore it, then restart this broker"
+    def contradicted(self, what: str) -> None:
+        """SQL says something of this partition that cannot follow on what it said before (R1)."""
+        self.halt(
+            f"{what}. The database has lost committed changes (a restored backup, or a standby that was not "
+            "synchronous): restore it, then restart this broker"
         )
         log.critical("%s", self.halted)
+
+    def halt(self, reason: str) -> None:
+        """Serves this partition no more. Only a restart ends it."""
+        self.halted = f"{self.name} is halted: {reason}"
         self.role = Role.NONE
         self._end_leadership(self.halted)
 

@@ -19,6 +19,9 @@ HEALTH = record(
         "broker": integer("This broker's number."),
         "cluster_id": text(),
         "failed_partitions": array(text(), "Partitions whose disk failed; the first 100."),
+        "metadata_went_back": boolean(
+            "True where the metadata store has lost what was seen in it: no partition is served."
+        ),
         "disk_full": boolean("True while writes are refused to keep a reserve."),
         "upload_backlog_bytes": integer("Bytes of closed segments that wait for their upload."),
         "findings": mapping(integer(), "What reconciling and scrubbing found and have not seen mended, by kind."),
@@ -49,7 +52,7 @@ async def _readyz(request: web.Request) -> web.Response:
     """Says whether the broker serves, and what an operator should look at."""
     broker = request.app[BROKER]
     health = health_of(broker, request.app[VIEWS].of(broker))
-    status = 200 if health["serving"] and not health["fenced"] else 503
+    status = 200 if health["serving"] and not health["fenced"] and not health["metadata_went_back"] else 503
     is_stranger = broker.settings.authentication.tiered_http_authentication != "none" and PRINCIPAL not in request
     if is_stranger or not may(request, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
         health = {**health, **{name: [] for name in _NAMES}}
@@ -65,7 +68,7 @@ ROUTES = tagged(
         _readyz,
         {
             200: Answer(description="It serves.", schema=HEALTH),
-            503: Answer(description="It starts, stops, or is fenced.", schema=HEALTH),
+            503: Answer(description="It starts, stops, is fenced, or its metadata store went back.", schema=HEALTH),
         },
     ),
 )

@@ -1,0 +1,135 @@
+"""A database that went back is noticed by whoever had seen more in it, on SQLite and on PostgreSQL."""
+
+import pytest
+from sqlalchemy import Connection, delete, select, update
+
+from tests.catalogue import create_topic
+from tests.contracts.topic_names import names
+from tiered.errors import MetadataUnavailable, MetadataWentBack
+from tiered.meta import cluster, liveness, producer_ids
+from tiered.meta.engine import Database
+from tiered.meta.history import History, Seen
+from tiered.meta.tables import cluster as cluster_table
+from tiered.meta.tables import database_start
+
+pytest_plugins = ["tests.meta_databases"]
+
+
+def a_broker(*, seen: Seen | None = None) -> History:
+    return History(seen, on_went_back=lambda _: None)
+
+
+def enter(database: Database, history: History, server: str) -> str | None:
+    return database.run_sync(lambda conn: history.enter(conn, server))
+
+
+def change(database: Database, *, times: int = 1) -> int:
+    numbers = [database.run_sync(cluster.take_number) for _ in range(times)]
+    return numbers[-1]
+
+
+def forget(database: Database, *, since: int) -> None:
+    """As where a standby was promoted that had no change after this one."""
+
+    def go_back(conn: Connection) -> None:
+        conn.execute(update(cluster_table).values(change_number=since))
+        conn.execute(delete(database_start).where(database_start.c.change_number > since))
+
+    database.run_sync(go_back)
+
+
+def went_back(database: Database) -> str | None:
+    return database.run_sync(lambda conn: conn.execute(select(cluster_table.c.went_back)).scalar_one())
+
+
+def test_a_database_that_lost_nothing_is_gone_on_with(database: Database) -> None:
+    history = a_broker()
+    assert enter(database, history, "first") is None
+    history.saw("first", change(database, times=3))
+    for server in ("second", "third", "third"):
+        assert enter(database, history, server) is None
+        history.saw(server, change(database))
+    assert history.seen is not None
+    assert (history.seen.start, history.seen.server, history.seen.change_number) == (3, "third", change(database) - 1)
+    history.require()
+
+
+def test_a_database_that_has_less_than_was_seen_is_refused_by_everybody(database: Database) -> None:
+    before = change(database)
+    history, other = a_broker(), a_broker()
+    assert enter(database, history, "first") is enter(database, other, "first") is None
+    history.saw("first", change(database, times=3))
+    forget(database, since=before)
+    reason = enter(database, history, "second")
+    assert reason is not None
+    assert "has lost commits" in reason
+    assert went_back(database) == reason
+    assert enter(database, other, "second") == reason
+    assert enter(database, a_broker(), "second") == reason
+    beat = database.run_sync(lambda conn: liveness.beat(conn, broker_id=1, broker_epoch=1, lease_ms=1_000))
+    assert beat.went_back == reason
+
+
+@pytest.mark.parametrize("restarts", [1, 2, 3])
+def test_it_is_noticed_however_many_changes_and_starts_have_come_since(database: Database, restarts: int) -> None:
+    history, other = a_broker(), a_broker()
+    assert enter(database, history, "first") is enter(database, other, "first") is None
+    before = change(database)
+    history.saw("first", change(database))
+    forget(database, since=before)
+    for number in range(restarts):
+        assert enter(database, other, f"later {number}") is None
+        other.saw(f"later {number}", change(database, times=10))
+    assert enter(database, history, f"later {restarts - 1}") is not None
+
+
+def test_another_database_of_the_same_cluster_is_refused(database: Database) -> None:
+    history = a_broker(seen=Seen(start=1, server="of another machine", change_number=0))
+    assert enter(database, a_broker(), "first") is None
+    assert enter(database, history, "first") is not None
+
+
+def test_an_answer_that_comes_when_its_server_was_replaced_counts(database: Database) -> None:
+    told: list[str] = []
+    history = History(None, on_went_back=told.append)
+    assert enter(database, history, "first") is None
+    before = change(database)
+    history.saw("first", before)
+    late = change(database)
+    forget(database, since=before)
+    assert enter(database, history, "second") is None
+    history.saw("first", before)
+    assert told == []
+    history.saw("first", late)
+    with pytest.raises(MetadataWentBack):
+        history.require()
+    assert len(told) == 1
+
+
+async def test_what_a_committed_call_took_or_read_was_seen_and_nothing_else(database: Database) -> None:
+    history = database.history = a_broker()
+    numbers = [await database.run(cluster.take_number)]
+    await database.run(producer_ids.allocate_block)
+
+    def fails(conn: Connection) -> None:
+        cluster.take_number(conn)
+        raise ValueError("as planned")
+
+    with pytest.raises(ValueError, match="as planned"):
+        await database.run(fails)
+    await database.run(names)
+    assert history.seen is not None
+    assert history.seen.change_number == numbers[-1] + 1
+    by_another = Database.open(database.name)
+    numbers.append(by_another.run_sync(lambda conn: create_topic(conn).change_number))
+    by_another.close_sync()
+    assert (await database.read(cluster.load)).change_number == numbers[-1] == history.seen.change_number
+
+
+async def test_no_call_is_made_once_it_is_known(database: Database) -> None:
+    history = database.history = a_broker()
+    await database.run(cluster.take_number)
+    history.refuse("as planned")
+    for call in (database.run(names), database.read(names), database.read_part(names)):
+        with pytest.raises(MetadataUnavailable, match="as planned"):
+            await call

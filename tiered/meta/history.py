@@ -1,0 +1,145 @@
+"""Whether the database still has what this broker has seen in it.
+
+Owns the rows of `database_start`, and the judgement. A database goes back where a standby that was behind is promoted,
+or an older copy is restored: it gives out numbers and ids again that somebody has, and goes on as if nothing had been.
+Its change number alone shows that only until others have made as many changes. But it can go back only by starting
+anew: so whoever meets a start of the database first writes down the number of changes with which it began, before
+anything else of it is used, and a broker that had seen more knows that the rest is gone, however late it looks
+(docs/adr/0029). Must never let a call run on a database that went back.
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, insert, select, update
+
+from tiered.errors import MetadataWentBack
+from tiered.meta import cluster
+from tiered.meta.clock import now_ms
+from tiered.meta.tables import ONLY_ROW, database_start
+from tiered.meta.tables import cluster as cluster_table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """The last change that a broker has seen, and the start of the database in which it was."""
+
+    start: int
+    server: str
+    change_number: int
+
+
+class History:
+    """Of one process. Everything may be called from any thread; `on_went_back` is called once, from one of them."""
+
+    def __init__(self, seen: Seen | None, *, on_went_back: Callable[[str], None]) -> None:
+        self._on_went_back = on_went_back
+        self._lock = threading.Lock()
+        self._known = seen
+        self._entered: Seen | None = None
+        """The present start, with the number of changes with which it began. None before this process has met it."""
+        self._went_back: str | None = None
+
+    @property
+    def seen(self) -> Seen | None:
+        """What to remember for the next process."""
+        return self._known
+
+    def require(self) -> None:
+        """Returns while the database is what it was, as far as anybody knows. Raises MetadataWentBack."""
+        if self._went_back is not None:
+            raise MetadataWentBack(self._went_back)
+
+    def has_entered(self, server: str) -> bool:
+        """Whether the server is known; else `enter` comes before any other call to it. Raises MetadataWentBack."""
+        self.require()
+        return self._entered is not None and self._entered.server == server
+
+    def enter(self, conn: Connection, server: str) -> str | None:
+        """Writes the server's start down, if nobody has; and why the database must not be used, if so: it has to be
+        refused, with `refuse`, once the transaction was committed. A database of no cluster yet is left as it is."""
+        row = cluster.find(conn)
+        if row is None or row.went_back is not None:
+            return None if row is None else row.went_back
+        began = _written_down(conn, server)
+        with self._lock:
+            known = self._known
+            reason = None if known is None else _went_back(conn, known)
+            if reason is None:
+                self._entered = began
+                seen = began.change_number if known is None else max(began.change_number, known.change_number)
+                self._known = Seen(start=began.start, server=server, change_number=seen)
+        if reason is not None:
+            conn.execute(update(cluster_table).where(cluster_table.c.id == ONLY_ROW).values(went_back=reason))
+        return reason
+
+    def saw(self, server: str, change_number: int) -> None:
+        """A call to this server was committed that took or read the number."""
+        with self._lock:
+            known, entered = self._known, self._entered
+            if known is None or entered is None or change_number <= known.change_number:
+                return
+            if entered.server == server:
+                self._known = Seen(start=known.start, server=server, change_number=change_number)
+                return
+        # The answer of a server that another one has replaced meanwhile.
+        if change_number > entered.change_number:
+            self.refuse(_words(change_number, entered.change_number))
+
+    def refuse(self, reason: str) -> None:
+        """No call is made any more: this broker, or another one, knows that changes are gone."""
+        with self._lock:
+            if self._went_back is not None:
+                return
+            self._went_back = reason
+        self._on_went_back(reason)
+
+
+def _written_down(conn: Connection, server: str) -> Seen:
+    """The last start in the database, which is this server's."""
+    last = _last(conn)
+    if last is None or last.server != server:
+        number = cluster.take_number(conn)  # The lock under which only one writes it down, before any other change.
+        last = _last(conn)
+        if last is None or last.server != server:
+            last = Seen(start=1 if last is None else last.start + 1, server=server, change_number=number - 1)
+            conn.execute(
+                insert(database_start).values(
+                    number=last.start, server=server, change_number=last.change_number, began_at_ms=now_ms(conn)
+                )
+            )
+    return last
+
+
+def _last(conn: Connection) -> Seen | None:
+    return next(iter(_starts(conn, since=None)), None)
+
+
+def _starts(conn: Connection, *, since: int | None) -> list[Seen]:
+    """The last one, or all from one on, oldest first."""
+    columns = database_start.c
+    query = select(columns.number, columns.server, columns.change_number)
+    query = query.order_by(columns.number.desc()).limit(1) if since is None else query.where(columns.number >= since)
+    rows = conn.execute(query if since is None else query.order_by(columns.number)).all()
+    return [Seen(start=row.number, server=row.server, change_number=row.change_number) for row in rows]
+
+
+def _went_back(conn: Connection, known: Seen) -> str | None:
+    """Why the database has less than what is known, if it has less."""
+    starts = _starts(conn, since=known.start)
+    if not starts or (starts[0].start, starts[0].server) != (known.start, known.server):
+        return _words(known.change_number, None)
+    began = min((each.change_number for each in starts[1:]), default=cluster.load(conn).change_number)
+    return None if began >= known.change_number else _words(known.change_number, began)
+
+
+def _words(seen: int, began: int | None) -> str:
+    has = "has another past" if began is None else f"went on from change {began}"
+    return (
+        f"the metadata store has lost commits: a broker has seen change {seen}, and the database {has} (a standby that "
+        "was behind was promoted, or an older copy was restored). Ids and offsets would be given out twice, so no "
+        "broker leads or gives out ids on it. Stop all brokers, bring back a database that has everything (the newest "
+        "standby or backup), and start them again; where there is none, restore the cluster from its object store "
+        "(docs/operations.md, When the database went back)"
+    )
