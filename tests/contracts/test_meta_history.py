@@ -1,12 +1,12 @@
 """A database that went back is noticed by whoever had seen more in it, on SQLite and on PostgreSQL."""
 
 import pytest
-from sqlalchemy import Connection, delete, select, update
+from sqlalchemy import Connection, delete, update
 
-from tests.catalogue import create_topic
+from tests.catalogue import create_topic, register
 from tests.contracts.topic_names import names
-from tiered.errors import MetadataUnavailable, MetadataWentBack
-from tiered.meta import cluster, liveness, producer_ids
+from tiered.errors import CoordinatorLoading, MetadataUnavailable, MetadataWentBack
+from tiered.meta import brokers, cluster, liveness, producer_ids
 from tiered.meta.engine import Database
 from tiered.meta.history import History, Seen
 from tiered.meta.tables import cluster as cluster_table
@@ -38,8 +38,12 @@ def forget(database: Database, *, since: int) -> None:
     database.run_sync(go_back)
 
 
+def beat(conn: Connection, broker_id: int = 1) -> liveness.Pulse:
+    return liveness.beat(conn, broker_id=broker_id, broker_epoch=broker_id, lease_ms=1_000)
+
+
 def went_back(database: Database) -> str | None:
-    return database.run_sync(lambda conn: conn.execute(select(cluster_table.c.went_back)).scalar_one())
+    return database.run_sync(cluster.load).went_back
 
 
 def test_a_database_that_lost_nothing_is_gone_on_with(database: Database) -> None:
@@ -66,8 +70,23 @@ def test_a_database_that_has_less_than_was_seen_is_refused_by_everybody(database
     assert went_back(database) == reason
     assert enter(database, other, "second") == reason
     assert enter(database, a_broker(), "second") == reason
-    beat = database.run_sync(lambda conn: liveness.beat(conn, broker_id=1, broker_epoch=1, lease_ms=1_000))
-    assert beat.went_back == reason
+    assert database.run_sync(beat).went_back == reason
+
+
+def test_no_ids_are_given_out_before_every_broker_in_service_has_compared(database: Database) -> None:
+    database.run_sync(lambda conn: register(conn, 2))
+    assert enter(database, a_broker(), "first") is None
+    for broker_id in (1, 2):
+        with pytest.raises(CoordinatorLoading, match=f"broker {broker_id} has not compared"):
+            database.run_sync(producer_ids.allocate_block)
+        database.run_sync(lambda conn, broker_id=broker_id: beat(conn, broker_id))  # type: ignore[misc]
+    database.run_sync(producer_ids.allocate_block)
+    assert enter(database, a_broker(), "second") is None
+    database.run_sync(beat)
+    with pytest.raises(CoordinatorLoading):
+        database.run_sync(producer_ids.allocate_block)
+    database.run_sync(lambda conn: brokers.fence(conn, broker_id=2, broker_epoch=2))
+    database.run_sync(producer_ids.allocate_block)
 
 
 @pytest.mark.parametrize("restarts", [1, 2, 3])
@@ -109,6 +128,7 @@ def test_an_answer_that_comes_when_its_server_was_replaced_counts(database: Data
 async def test_what_a_committed_call_took_or_read_was_seen_and_nothing_else(database: Database) -> None:
     history = database.history = a_broker()
     numbers = [await database.run(cluster.take_number)]
+    database.run_sync(beat)
     await database.run(producer_ids.allocate_block)
 
     def fails(conn: Connection) -> None:

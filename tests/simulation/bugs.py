@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
-from tests.simulation.plan import IN_TURNS, PLAIN, UNCERTAIN, Plan
+from tests.simulation.plan import FORGETFUL, IN_TURNS, PLAIN, UNCERTAIN, Plan
 from tiered.broker.control import registration
 from tiered.broker.control.registration import Marker, Registration
 from tiered.broker.groups import offset_memory
@@ -20,7 +20,7 @@ from tiered.broker.partitions.role import Role
 from tiered.broker.replication import answer, catch_up, fetcher, isr_changes
 from tiered.broker.tiering import partition_loader, tier_plan
 from tiered.errors import TieredError
-from tiered.meta import coordinator_slots, group_offsets, partitions, replica_sets, segments
+from tiered.meta import coordinator_slots, group_offsets, history, partitions, replica_sets, segments
 from tiered.meta.tables import segment
 from tiered.rules.replication import elections, isr
 from tiered.rules.replication.replica_set import ReplicaSet
@@ -379,5 +379,11 @@ MUTANTS = (
         name="uploads_uncommitted",
         breaks="T1: segments above the high watermark are uploaded",
         patches=_uploads_uncommitted,
+    ),
+    Mutant(
+        name="serves_what_went_back",
+        breaks="R14: a database that has lost what was seen is gone on with",
+        patches=lambda: [(history, "_went_back", lambda conn, known: None)],
+        plan=FORGETFUL,
     ),
 )

@@ -39,6 +39,9 @@ class Checker:
         self.polled = 0
         self.truncations = 0
         self.isr_changes = 0
+        self.database_forgot = False
+        """What SQL says is older than what was done: rows no longer say who has what."""
+        self.producer_ids: set[int] = set()
         self._change_number = -1
         self._seen: dict[Partition, tuple[int, int, bool]] = {}
 
@@ -217,6 +220,8 @@ class Checker:
         """A change was committed: R1, and whether everybody who can be elected holds everything (R2, R3, R7)."""
         for broker_id, epoch, fenced in driver.execute("SELECT broker_id, broker_epoch, fenced FROM broker"):
             self.registrations[broker_id] = epoch, bool(fenced)
+        if self.database_forgot:
+            return
         since = self._change_number
         rows = driver.execute(
             "SELECT topic_id, partition, leader, leader_epoch, partition_epoch, isr, log_start_offset, "
@@ -280,7 +285,7 @@ class Checker:
     def _check_members(self, book: Book, why: str = "") -> None:
         """R2, R3, R7: whoever could be elected holds the committed prefix."""
         row = book.row
-        if row is None:
+        if row is None or self.database_forgot:
             return
         end = len(book.ledger)
         for broker_id, epoch in row.isr:
@@ -363,6 +368,33 @@ class Checker:
             book.reported = leader_epoch, high_watermark
 
     # At the end
+
+    def remembers(self, driver: sqlite3.Connection) -> None:
+        """Nobody had seen what the database lost: its rows are as if that had never been."""
+        self.database_forgot, self._change_number = False, -1
+        for book in self.books.values():
+            book.row = None
+        self.sql_changed(driver)
+
+    def was_given(self, producer_id: int) -> None:
+        """A client has got a producer id (R10)."""
+        if producer_id in self.producer_ids:
+            raise Violation(f"R10: producer id {producer_id} was given out twice")
+        self.producer_ids.add(producer_id)
+
+    def check_kept(self) -> None:
+        """Nobody serves on what is left of the database: the log that is furthest has all that was committed."""
+        for book in self.books.values():
+            whole = [each for each in book.replicas.values() if not each.has_failed]
+            if not book.ledger or book.is_deleted:
+                continue
+            best = max(whole, key=lambda each: (each.entries[-1][0] if each.entries else -1, each.end), default=None)
+            if best is None or best.end < len(book.ledger):
+                raise Violation(
+                    f"R14: {book.name}: {len(book.ledger)} records are committed, and the best log of all, that of "
+                    f"{best and best.machine}, ends at {best and best.end}"
+                )
+            self._verify(book, best, len(book.ledger), f"R14: the best log of all, that of {best.machine}")
 
     def check_converged(self, live: list[str]) -> None:
         """After healing: every copy is the same and holds all that was acknowledged."""

@@ -174,6 +174,26 @@ class Producer(Client):
         return True
 
 
+class IdTaker(Client):
+    """Asks brokers for producer ids, of which nobody may be told one twice."""
+
+    async def run(self) -> None:
+        while not self.world.stops_producing:
+            await asyncio.sleep(self.rng.expovariate(3.0))
+            try:
+                producer_id = await self.ask(self.rng.choice(sorted(self.world.machines)), self._take)
+            except (Unanswered, TieredError, OSError) as error:
+                self.world.counts[f"producer ids: {type(error).__name__}"] += 1
+            else:
+                self.world.checker.was_given(producer_id)
+
+    async def _take(self, broker: Broker) -> int:
+        ids = broker.producer_ids
+        if self.rng.random() < 0.5:
+            ids._next = ids._end  # As if a thousand others had asked before.
+        return await ids.next()
+
+
 class Consumer(Client):
     """Reads a partition from its beginning on, from leaders and sometimes from followers."""
 

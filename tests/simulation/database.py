@@ -129,10 +129,14 @@ class SqlServer:
         """A COMMIT is on its way."""
         self.starts = 1
         """How often the server was started."""
+        self.commits = 0
+        self.has_forgotten = False
+        self.kept_change_number = -1
+        """The last one that the database still has once it has forgotten."""
         self._kept: sqlite3.Connection | None = None
         self._forgets_after: int | None = None
-        self.on_forgotten: Callable[[], None] = lambda: None
-        """Called when the database has lost its last commits."""
+        self.on_forgotten: Callable[[int], None] = lambda _: None
+        """Called when the database has lost its last commits, with how many changes of the control plane they were."""
         self._listeners: dict[tuple[str, int], tuple[Process, Callable[[], None]]] = {}
         self._change_number = 0
         self.on_change: Callable[[], None] = lambda: None
@@ -168,6 +172,8 @@ class SqlServer:
         self._loop.call_later(seconds, callback, *args, context=NOBODY)
 
     def _arrive(self, request: _Request) -> None:
+        if self._forgets_after is not None and self.commits >= self._forgets_after:
+            self._forget()
         if request.is_given_up or self.is_down:
             return  # Its connection is gone: a transaction without a COMMIT is rolled back.
         if (request.process.is_dead or request.process.is_paused) and self._rng.random() < 0.5:
@@ -320,9 +326,17 @@ class SqlServer:
 
     def forget_after(self, commits: int) -> None:
         """So many commits from now on are lost: a standby that has none of them takes over."""
+        if self.is_locked:
+            self._later(0.1, self.forget_after, commits)
+            return
         self._kept = sqlite3.connect(":memory:")
         self.catalogue.driver.backup(self._kept)
-        self._forgets_after = self.transactions + commits
+        self._forgets_after = self.commits + commits
+        self.kept_change_number = self._change_number
+
+    def is_refused(self) -> bool:
+        """Whether a broker has said that the database went back."""
+        return bool(self.catalogue.driver.execute("SELECT 1 FROM cluster WHERE went_back IS NOT NULL").fetchone())
 
     def _forget(self) -> None:
         assert self._kept is not None
@@ -333,9 +347,11 @@ class SqlServer:
         self._kept.backup(self.catalogue.driver)
         self._kept.close()
         self._kept = self._forgets_after = None
+        self.has_forgotten = True
         self.starts += 1
+        before = self._change_number
         (self._change_number,) = self.catalogue.driver.execute("SELECT change_number FROM cluster").fetchone()
-        self.on_forgotten()
+        self.on_forgotten(before - self._change_number)
 
     def abandon(self) -> None:
         """The run is over: a COMMIT that is still on its way never comes."""
@@ -346,6 +362,7 @@ class SqlServer:
     # The feed's wake-up calls
 
     def _committed(self) -> None:
+        self.commits += 1
         (number,) = self.catalogue.driver.execute("SELECT change_number FROM cluster").fetchone() or (0,)
         if number == self._change_number:
             return

@@ -66,7 +66,7 @@ class Nemesis:
         world.sql.mishaps = world.plan.mishaps
         while True:
             await asyncio.sleep(rng.expovariate(1.0 / world.plan.fault_every_s))
-            if loop.time() >= until_s:
+            if loop.time() >= until_s or world.sql.has_forgotten:
                 return
             (kind,) = rng.choices(kinds, weights)
             done = kind()

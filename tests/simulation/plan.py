@@ -4,7 +4,7 @@ Owns these values alone: what is done with them is for `tests.simulation.world`.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 SETTINGS = {
     "broker.heartbeat.interval.ms": "800",
@@ -46,6 +46,8 @@ class Plan:
     groups: int = 2
     transactors: int = 0
     """Transactional producers; the last two have one transactional id between them, and fence each other."""
+    forgets: int = 0
+    """So many of its last commits the database loses in the middle of it, which ends the run."""
 
 
 PLAIN = Plan()
@@ -55,8 +57,14 @@ UNCERTAIN = Plan(partitions=6, mishaps=0.25)
 TRANSACTIONAL = Plan(transactors=3, groups=1, batches_per_second=0.7)
 
 
+FORGETFUL = Plan(groups=0, batches_per_second=4.0, forgets=20)
+MOST_FORGOTTEN = 50
+
+
 def plan_of(seed: int) -> Plan:
-    """Every other seed has transactions, and every fourth one pauses in Produce."""
+    """Every other seed has transactions, every fourth one pauses in Produce. In every eighth the database forgets."""
+    if seed % 8 == 6:
+        return replace(FORGETFUL, forgets=1 + seed // 8 % MOST_FORGOTTEN)
     if seed % 2:
         return TRANSACTIONAL
     return PLAIN if seed % 4 else IN_TURNS

@@ -23,7 +23,7 @@ from tests.simulation import hooks
 from tests.simulation.administrator import Administrator
 from tests.simulation.books import Violation
 from tests.simulation.checker import Checker
-from tests.simulation.clients import ALL, Client, Consumer, Producer
+from tests.simulation.clients import ALL, Client, Consumer, IdTaker, Producer
 from tests.simulation.clock import EPOCH_MS
 from tests.simulation.committers import Committer
 from tests.simulation.convergence import converge
@@ -84,6 +84,8 @@ class World:
         self._violation: str | None = None
         self._driver = catalogue.driver
         self._root = folder_in_memory("tiered-sim-")
+        self._has_seen_lost = False
+        """A process of that moment had seen what the database lost."""
         self._everything_read: asyncio.Event | None = None
 
     # What everybody tells
@@ -160,6 +162,7 @@ class World:
         hooks.Hooks.report = self.violation_outside
         SHARED_OPEN_SEGMENTS.__init__()  # type: ignore[misc]
         self.sql.on_change = self._sql_changed
+        self.sql.on_forgotten = self._forgotten
         self.loop.after_step = self._look
         handler = _Complaints(self)
         product = logging.getLogger("tiered")
@@ -264,10 +267,17 @@ class World:
         self._use_epochs_up()
         work = self._start_clients(keys)
         await asyncio.sleep(1.0)
+        if self.plan.forgets:
+            at_s = self.rng.uniform(0.2, 0.9) * self.plan.faults_s
+            self.loop.call_later(at_s, self.sql.forget_after, self.plan.forgets, context=self.context)
         await self.nemesis.run(self.loop.time() + self.plan.faults_s)
         self.trace("nemesis", "heals")
         self.nemesis.heal()
         await asyncio.sleep(1.0)
+        if self.plan.forgets and await self._is_refused():
+            self.is_over = True
+            self.checker.check_kept()
+            return
         self.stops_producing = True
         await converge(self, work)
         for client in self.clients:
@@ -284,6 +294,35 @@ class World:
         if not self.counts["unavailable at the end"]:
             self.checker.transactions.check_ended({book.key for book in self.checker.books.values() if book.is_deleted})
             self.checker.check_converged([machine.name for machine in self.machines.values()])
+
+    def _forgotten(self, lost: int) -> None:
+        self.trace("sql", f"has lost {lost} changes after {self.sql.kept_change_number}")
+        if lost:
+            self.checker.database_forgot = True
+            self._has_seen_lost = any(
+                (history := machine.broker.database.history) is not None
+                and history.seen is not None
+                and history.seen.change_number > self.sql.kept_change_number
+                for machine in self.machines.values()
+                if machine.broker is not None
+            )
+
+    async def _is_refused(self) -> bool:
+        """Whether everybody refuses the database, as somebody had seen what it lost. Nobody goes on alone."""
+
+        async def is_over() -> bool:
+            if not self.sql.has_forgotten:
+                return False
+            running = [each.broker for each in self.machines.values() if each.is_serving and each.broker is not None]
+            if self.sql.is_refused():
+                return all(each.state.metadata_went_back is not None for each in running)
+            return len(running) == len(self.machines) and not self._has_seen_lost
+
+        await self._until(is_over, 60.0, "refusing a database that went back, or going on with it")
+        self.counts["refused a database that went back" if self.sql.is_refused() else "forgot nothing seen"] += 1
+        if not self.sql.is_refused() and self.checker.database_forgot:
+            self.checker.remembers(self._driver)
+        return self.sql.is_refused()
 
     async def _all_serve(self) -> bool:
         return all(machine.is_serving for machine in self.machines.values())
@@ -349,6 +388,8 @@ class World:
             for acks in (ALL, ALL, 1):
                 clients.append(Producer(self, len(clients), key, acks=acks))
             clients.append(Consumer(self, len(clients), key))
+        if self.plan.forgets:
+            clients += [IdTaker(self, f"c{len(clients) + number}", keys[0]) for number in range(3)]
         for _ in range(self.plan.groups):
             clients.append(Committer(self, len(clients), keys[0]))
         if self.plan.transactors:
@@ -440,7 +481,11 @@ class _Complaints(logging.Handler):
             world.violation_outside(
                 f"{who} logged a bug: {record.getMessage()}: {record.exc_info[1]!r}", record.exc_info[1]
             )
-        elif record.levelno >= logging.CRITICAL and "stopping:" not in record.getMessage():
+        elif (
+            record.levelno >= logging.CRITICAL
+            and "stopping:" not in record.getMessage()
+            and not world.checker.database_forgot
+        ):
             world.violation_outside(f"{who}: {record.getMessage()}")
 
 

@@ -529,7 +529,8 @@ class Broker:
     def metadata_went_back(self, reason: str) -> None:
         """Serves no partition any more: what the metadata store says of them may be older than what is in their logs
         (R14)."""
-        log.critical("%s", reason)
+        if self.broker_epoch != -1:  # A start that is refused ends with these words.
+            log.critical("%s", reason)
         self.state.metadata_went_back = reason
         for partition in self.topics.partitions():
             partition.halt(reason)

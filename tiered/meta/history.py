@@ -14,11 +14,14 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, insert, select, update
 
-from tiered.errors import MetadataWentBack
+from tiered.errors import CoordinatorLoading, MetadataWentBack
 from tiered.meta import cluster
 from tiered.meta.clock import now_ms
-from tiered.meta.tables import ONLY_ROW, database_start
+from tiered.meta.tables import ONLY_ROW, broker, database_start
 from tiered.meta.tables import cluster as cluster_table
+
+NOT_YET = 0
+"""In the place of a heartbeat's time: none since the database started. Who beats has compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +99,17 @@ class History:
         self._on_went_back(reason)
 
 
+def require_compared(conn: Connection) -> None:
+    """Returns when every broker in service has compared this start of the database with what it had seen. Who does not
+    live is put out of service soon. Raises CoordinatorLoading."""
+    silent = select(broker.c.broker_id).where(broker.c.fenced.is_(False), broker.c.heartbeat_at_ms == NOT_YET)
+    found = conn.execute(silent.limit(1)).scalar()
+    if found is not None:
+        raise CoordinatorLoading(
+            f"the database was started anew, and broker {found} has not compared it with what it had seen; ask again"
+        )
+
+
 def _written_down(conn: Connection, server: str) -> Seen:
     """The last start in the database, which is this server's."""
     last = _last(conn)
@@ -109,6 +123,7 @@ def _written_down(conn: Connection, server: str) -> Seen:
                     number=last.start, server=server, change_number=last.change_number, began_at_ms=now_ms(conn)
                 )
             )
+            conn.execute(update(broker).values(heartbeat_at_ms=NOT_YET))
     return last
 
 

@@ -1,11 +1,13 @@
 """A broker that cannot start says in one line what is in its way, and what to do about it."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.broker_process import BrokerProcess, free_port
+from tests.support.topics import create
 
 
 def refusal(process: BrokerProcess) -> str:
@@ -65,3 +67,24 @@ def test_a_catalogue_that_is_no_database_is_said_without_a_traceback(
     (tmp_path / "data" / "meta.db").write_text("junk")
     said = refusal(make_broker())
     assert f"{tmp_path / 'data' / 'meta.db'} is not available (file is not a database)" in said
+
+
+def test_an_older_copy_of_its_catalogue_is_refused_and_the_newest_is_gone_on_with(
+    make_broker: Callable[..., BrokerProcess], tmp_path: Path
+) -> None:
+    broker, catalogue = make_broker(), tmp_path / "data" / "meta.db"
+    broker.start().stop()
+    shutil.copy(catalogue, tmp_path / "older.db")
+    broker.start()
+    create(broker, "orders")
+    assert broker.stop() == 0
+    shutil.copy(catalogue, tmp_path / "newest.db")
+    shutil.copy(tmp_path / "older.db", catalogue)
+    with pytest.raises(AssertionError, match="did not get ready"):
+        broker.start()
+    said = broker.log().splitlines()[-1]
+    assert "tiered serve: the metadata store has lost commits" in said
+    assert "docs/operations.md, When the database went back" in said
+    shutil.copy(tmp_path / "newest.db", catalogue)
+    broker.start()
+    assert broker.segments("orders")["log_end_offset"] == 0
