@@ -1,6 +1,5 @@
 """A full disk: nothing acknowledged is lost, reads go on, and everything heals without a restart."""
 
-import os
 import resource
 import subprocess
 import time
@@ -16,6 +15,7 @@ from tests.components.batches import batch
 from tests.components.tiers import KAFKA_STORAGE_ERROR, NONE, Written, create, eventually, fill, read
 from tests.fault_s3.moto_server import aws_environment, moto_s3, store_url
 from tests.fault_s3.tiering_broker import uploaded
+from tests.support.small_disks import small_disk, take_the_rest
 from tiered.formats.record_batch import read_header
 from tiered.testing.faulty_s3 import FaultyS3, S3FaultKind, faulty_s3
 
@@ -30,19 +30,10 @@ SETTINGS = {
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own, of 32 MiB."""
-    folder = tmp_path / "data"
-    folder.mkdir()
-    done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(folder)], capture_output=True, text=True
-    )
-    assert done.returncode == 0, (
-        f"a small tmpfs cannot be mounted ({done.stderr.strip()}): run the tests as root, or under "
-        "`unshare --user --map-root-user --mount`"
-    )
-    yield folder
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """The file system of the broker's data folder."""
+    with small_disk(tmp_path / "data", DISK_BYTES) as folder:
+        yield folder
 
 
 def fill_until_refused(broker: BrokerProcess, topic: str) -> tuple[Written, int]:
@@ -60,18 +51,6 @@ def fill_until_refused(broker: BrokerProcess, topic: str) -> tuple[Written, int]
                 size //= 10  # Smaller ones may still find room.
             else:
                 return written, answer.error_code
-
-
-def take_the_rest(path: Path) -> None:
-    """Writes to `path` until not a byte is free."""
-    with path.open("wb", buffering=0) as file:
-        for size in (100_000, 4096, 1):
-            try:
-                while True:
-                    file.write(bytes(size))
-            except OSError:
-                continue
-    assert os.statvfs(path).f_bavail == 0
 
 
 def produces_again(broker: BrokerProcess, topic: str) -> bool:
@@ -151,16 +130,16 @@ def test_a_producer_with_batches_on_their_way_keeps_its_epoch_through_a_full_dis
 
 
 def test_full_disk_refuses_produce_and_heals_when_there_is_space(
-    small_disk: Path, make_broker: Callable[..., BrokerProcess]
+    disk: Path, make_broker: Callable[..., BrokerProcess]
 ) -> None:
     broker = make_broker(settings=SETTINGS).start()
-    ballast = small_disk / "ballast"
+    ballast = disk / "ballast"
     ballast.write_bytes(bytes(8 << 20))
     assert create(broker, "local", remote_storage_enable="false") == NONE
     written, code = fill_until_refused(broker, "local")
     assert code == KAFKA_STORAGE_ERROR
     assert len(written) > 50
-    take_the_rest(small_disk / "others")
+    take_the_rest(disk / "others")
     assert read(broker, "local") == written
     assert broker.metric("tiered_disk_errors_total") > 0
     time.sleep(1.0)  # Flushes, rolls, reports and heartbeats meet the full disk too.
@@ -190,7 +169,7 @@ def faults(s3_url: str) -> Iterator[FaultyS3]:
 
 
 def test_disk_that_filled_while_s3_was_away_empties_itself_afterwards(
-    small_disk: Path, faults: FaultyS3, make_broker: Callable[..., BrokerProcess]
+    disk: Path, faults: FaultyS3, make_broker: Callable[..., BrokerProcess]
 ) -> None:
     """The catalogue is on the full disk too: uploads need it to make space."""
     settings = {**SETTINGS, "log.local.retention.bytes": 1}

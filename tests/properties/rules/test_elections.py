@@ -193,6 +193,20 @@ def test_two_controllers_that_see_the_same_decide_the_same(
     )
 
 
+@given(replica_sets(), standings_of(), st.integers(1, 4), st.sampled_from(BROKER_IDS))
+def test_a_full_disk_leaves_as_many_who_can_lead_as_must_be_in_sync_or_changes_nothing(
+    before: ReplicaSet, standings: Standings, min_isr: int, broker_id: int
+) -> None:
+    after = elections.spared(before, standings, broker_id=broker_id, min_isr=min_isr)
+    if after is None:
+        return
+    assert after.member(broker_id) is None
+    assert after.leader in after.electable(standings)
+    assert len(after.electable(standings)) >= min(min_isr, len(before.replicas))
+    assert elections.spared(after, standings, broker_id=broker_id, min_isr=min_isr) is None
+    assert elections.preferred(replace(after, replicas=(broker_id, *after.replicas)), standings) is None
+
+
 # Examples that people reason with
 
 ALL = (InSyncReplica(1, 10), InSyncReplica(2, 10), InSyncReplica(3, 10))
@@ -262,3 +276,19 @@ def test_a_failure_of_nobody_changes_nothing(before: ReplicaSet, min_isr: int) -
     serving = {each.broker_id: Standing(each.broker_epoch, False) for each in before.isr}
     led = before if before.leader != NO_LEADER else replace(before, leader=before.isr[0].broker_id)
     assert elections.after_failure(led, serving, min_isr=min_isr) is None
+
+
+def test_a_leader_whose_disk_is_full_leaves_its_partition_to_the_next_one() -> None:
+    after = elections.spared(THREE, SERVING, broker_id=1, min_isr=2)
+    assert after == replace(THREE, leader=2, leader_epoch=5, isr=ALL[1:])
+
+
+def test_a_follower_whose_disk_is_full_leaves_the_isr_and_changes_no_leader() -> None:
+    assert elections.spared(THREE, SERVING, broker_id=3, min_isr=2) == replace(THREE, isr=ALL[:2])
+
+
+def test_a_full_replica_that_the_others_need_stays_in_sync() -> None:
+    assert elections.spared(THREE, SERVING, broker_id=1, min_isr=3) is None
+    assert elections.spared(THREE, {**SERVING, 3: Standing(10, True)}, broker_id=1, min_isr=2) is None
+    only = ReplicaSet(leader=1, leader_epoch=3, isr=ALL[:1], replicas=(1,))
+    assert elections.spared(only, SERVING, broker_id=1, min_isr=1) is None

@@ -11,40 +11,42 @@ from contextlib import suppress
 
 from tiered.broker.host.data_folder import DataFolder
 from tiered.errors import LogDirFailed
+from tiered.rules.pacing.disk_room import FREE_AGAIN_BYTES, DiskRoom
 
 log = logging.getLogger(__name__)
 
 RESERVE_BYTES = 4 << 20
-LOW_BYTES = 1 << 20
-"""With less than this left, appends end and the reserve is given to everything else."""
-FREE_AGAIN_BYTES = 2 << 20
-"""With so much left beside the reserve, appends are taken again."""
 
 
 class DiskReserve:
     """Looks at the disk now and then. `is_low` is read before every append."""
 
-    __slots__ = ("_data", "_path", "is_low")
+    __slots__ = ("_data", "_path", "is_low", "is_short")
 
     def __init__(self, data: DataFolder) -> None:
         self._data = data
         self._path = data.root / "reserve"
         self.is_low = False
+        self.is_short = False
+        """Whether other brokers lead, and are in sync, where they can (`DiskRoom`)."""
 
     def look(self) -> None:
         """Holds the reserve, gives it away or takes it back, as the disk is now. Blocks; raises OSError."""
-        _, usable_bytes = self._data.disk_bytes()
-        has_room = usable_bytes >= RESERVE_BYTES + FREE_AGAIN_BYTES
-        if not self.is_low and usable_bytes < LOW_BYTES:
-            self.is_low = True
+        total_bytes, usable_bytes = self._data.disk_bytes()
+        was_low = self.is_low
+        room = DiskRoom(is_low=was_low, is_short=self.is_short).after(
+            total_bytes=total_bytes, usable_bytes=usable_bytes, reserve_bytes=RESERVE_BYTES
+        )
+        if room.is_low and not was_low:
+            self.is_low = self.is_short = True
             self._path.unlink(missing_ok=True)
             log.error("%s is full: produce is refused until there is space; uploads and reads go on", self._data.root)
-        elif self.is_low and has_room:
+        elif was_low and not room.is_low:
             self._hold()
-            self.is_low = False
             log.warning("%s has space again: produce goes on", self._data.root)
-        elif not self.is_low and has_room and not self._path.exists():
+        elif not room.is_low and usable_bytes >= RESERVE_BYTES + FREE_AGAIN_BYTES and not self._path.exists():
             self._hold()
+        self.is_low, self.is_short = room.is_low, room.is_short
 
     def require_room(self) -> None:
         """Returns while appends are taken. Raises LogDirFailed."""

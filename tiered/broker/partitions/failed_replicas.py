@@ -1,13 +1,21 @@
 """Replicas of this broker that their disk has let down: others take over what they led.
 
 Owns the list of them, and giving them up: the broker serves on, while a replica that cannot be read or written, or
-was never opened, must neither lead nor count as in sync. Must never give up what nobody else could lead.
+was never opened, must neither lead nor count as in sync. While the disk is full that is so of all replicas of this
+broker that others can do without. Must never give up what nobody else could lead.
+
+The ISR alone tells the other brokers: they elect nobody who is not in it, and the preferred leader is elected again
+when it has caught up. So a replica that was given up for a full disk is not fetched until there is room
+(`replication.fetcher`), or it would be in sync again at once.
 """
 
 import logging
+from collections.abc import Iterator, Sequence
+from typing import Protocol
 from uuid import UUID
 
 from tiered.broker.context import BrokerContext
+from tiered.broker.partitions.partition import Partition
 from tiered.broker.partitions.topics import Topics
 from tiered.broker.view.feed import ChangeFeed
 from tiered.broker.view.image import ClusterImage
@@ -16,8 +24,17 @@ from tiered.meta import elections as stored
 from tiered.meta.partitions import PartitionRow
 from tiered.rules.replication import elections
 from tiered.rules.replication.replica_set import ReplicaSet, Standings
+from tiered.runtime import in_turns
 
 log = logging.getLogger(__name__)
+
+
+class Resignation(Protocol):
+    """The effect on a partition of giving up one broker's replica; None where it stays."""
+
+    def __call__(
+        self, before: ReplicaSet, standings: Standings, *, broker_id: int, min_isr: int
+    ) -> ReplicaSet | None: ...
 
 
 class FailedReplicas:
@@ -42,18 +59,38 @@ class FailedReplicas:
 
     async def resign(self) -> None:
         """Leaves the ISRs that go on without these replicas. Raises MetadataUnavailable."""
-        if not self._failed:
-            return
+        if self._failed:
+            count = await self._give_up(list(self._failed), elections.resigned)
+            if count:
+                log.warning("%d replicas that their disk let down were given up: others lead there", count)
+        if self._context.reserve.is_short:
+            count = await self._give_up([partition.topic_partition for partition in self._spare()], elections.spared)
+            if count:
+                log.warning("the disk is full: %d replicas are left to other brokers until there is space", count)
+
+    def _spare(self) -> Iterator[Partition]:
+        """The partitions that lose nothing when another broker leads: what this broker appended, acknowledged with
+        acks=1 too, its followers have. They soon do, for nothing is appended any more."""
+        for partition in self._topics.partitions():
+            if partition.leadership is None or partition.high_watermark >= partition.log.log_end_offset:
+                yield partition
+
+    async def _give_up(self, keys: Sequence[TopicPartition], rule: Resignation) -> int:
+        """How many of these replicas were given up."""
         min_isr: dict[UUID, int] = {topic.topic_id: topic.config.min_insync_replicas for topic in self._topics}
 
         def without(row: PartitionRow, standings: Standings) -> ReplicaSet | None:
-            return elections.resigned(
+            return rule(
                 row.replica_set, standings, broker_id=self._context.broker_id, min_isr=min_isr.get(row.topic_id, 1)
             )
 
         image = self._image
-        wanted = [key for key in self._failed if (row := image.row(key)) and without(row, image.standings)]
+        wanted = []
+        async for key in in_turns(keys):
+            row = image.row(key)
+            if row is not None and without(row, image.standings) is not None:
+                wanted.append(key)
         if not wanted:
-            return
+            return 0
         elected = await self._feed.commit(lambda conn: stored.change_replica_sets(conn, without, only=wanted))
-        log.warning("%d replicas that their disk let down were given up: others lead there", len(elected.changed))
+        return len(elected.changed)

@@ -22,7 +22,7 @@ from tiered.broker.view.feed import ChangeFeed
 from tiered.broker.view.image import ClusterImage
 from tiered.config.setting import LONG_MAX
 from tiered.errors import Corrupt, LogDirFailed, RequestTimedOut, TieredError
-from tiered.ids import TopicId, TopicPartition
+from tiered.ids import InSyncReplica, TopicId, TopicPartition
 from tiered.rules.replication.divergence import Divergence, last_fetched_epoch
 from tiered.runtime import Clock
 from tiered.wire.fetch import FetchPartition, FetchPartitionResult, FetchRequest, FetchResponse, FetchTopic
@@ -247,7 +247,9 @@ class ReplicaFetcher:
             partition = followed.partition
             if partition.role is not Role.FOLLOWER or partition.is_truncating:
                 continue
-            if followed.rest_until_ms <= now_ms and self._is_added(partition):
+            if self._is_left_to_others(partition):
+                self._rest(followed, DISK_REST_MS)
+            elif followed.rest_until_ms <= now_ms and self._is_added(partition):
                 self._rest(followed, self._throttle.pause_ms(0))
             if followed.rest_until_ms > now_ms:
                 left_ms = followed.rest_until_ms - now_ms
@@ -393,6 +395,12 @@ class ReplicaFetcher:
     def _is_added(self, partition: Partition) -> bool:
         row = partition.row
         return row is not None and self._context.broker_id in row.adding_replicas
+
+    def _is_left_to_others(self, partition: Partition) -> bool:
+        """Whether the disk is full, and the partition goes on without this replica: fetched, it would be in sync again.
+        A replica that still counts as in sync fetches as long as there is any room, for the others wait for it."""
+        me = InSyncReplica(self._context.broker_id, self._context.state.broker_epoch)
+        return self._context.reserve.is_short and (partition.row is None or me not in partition.row.isr)
 
     def _rest(self, followed: Followed, rest_ms: float) -> None:
         if rest_ms > 0:

@@ -1,7 +1,7 @@
 """The leader and the in-sync replicas of a partition: each event's effect on one replica set.
 
-Owns the decisions of a registration, a failure, a preferred and an unclean election. Must never add a broker
-to the ISR (the leader does, when it has caught up), and never elect one whose recorded registration is not
+Owns the decisions of a registration, a failure, a full disk, a preferred and an unclean election. Must never add a
+broker to the ISR (the leader does, when it has caught up), and never elect one whose recorded registration is not
 current and in service (rule 2), but for `unclean`, which says so.
 
 Each function returns the new replica set, or None where nothing changes. Applied to its own answer it returns
@@ -75,6 +75,18 @@ def resigned(before: ReplicaSet, standings: Standings, *, broker_id: int, min_is
     if len(isr) < min(min_isr, len(before.replicas)):
         isr = (*isr, InSyncReplica(broker_id, NO_REGISTRATION))
     return _changed(before, _elected(replace(before, isr=isr), standings))
+
+
+def spared(before: ReplicaSet, standings: Standings, *, broker_id: int, min_isr: int) -> ReplicaSet | None:
+    """Without the replica of `broker_id`, whose disk is full, where the partition goes on without it.
+
+    None unless `min(min_isr, len(replicas))` other members can lead. Otherwise the replica stays, and can be elected:
+    all that is committed is on its disk, and the others alone could commit no more than it can.
+    """
+    others = [replica for replica in before.electable(standings) if replica != broker_id]
+    if len(others) < min(min_isr, len(before.replicas)):
+        return None
+    return resigned(before, standings, broker_id=broker_id, min_isr=min_isr)
 
 
 def preferred(before: ReplicaSet, standings: Standings) -> ReplicaSet | None:

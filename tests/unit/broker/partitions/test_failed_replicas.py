@@ -1,4 +1,5 @@
-"""A replica that its disk has let down is given up to those who can lead, and kept where nobody could."""
+"""A replica that its disk has let down, and all on a full disk, are given up to those who can lead, and kept where
+nobody could."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -10,9 +11,11 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
+from tests.support.partition_appends import append, batch
 from tests.unit.broker.context import Surroundings, surroundings
+from tests.unit.broker.replication.replicas import replica
 from tiered.broker.partitions.failed_replicas import FailedReplicas
-from tiered.broker.partitions.topics import Topics
+from tiered.broker.partitions.topics import Topic, Topics
 from tiered.broker.view.feed import ChangeFeed
 from tiered.broker.view.image import ClusterImage
 from tiered.ids import TopicId, TopicPartition
@@ -27,6 +30,7 @@ SHARED, ALONE, WELL = (TopicPartition(TOPIC_ID, number) for number in range(3))
 class Replicas:
     made: Surroundings
     image: ClusterImage
+    topics: Topics
     failed: FailedReplicas
 
     @property
@@ -59,10 +63,12 @@ async def replicas(folder: Path) -> AsyncIterator[Replicas]:
         feed.apply = apply
         feed.start(group)
         await feed.refresh()
+        known = Topics()
         yield Replicas(
             made=made,
             image=image,
-            failed=FailedReplicas(context=context, feed=feed, image=image, topics=Topics()),
+            topics=known,
+            failed=FailedReplicas(context=context, feed=feed, image=image, topics=known),
         )
         await feed.stop()
 
@@ -89,3 +95,31 @@ async def test_a_replica_that_works_again_stays(tmp_path: Path) -> None:
         has.failed.discard(SHARED)
         await has.failed.resign()
         assert has.leaders == [1, 1, 1]
+
+
+async def test_a_full_disk_leaves_to_others_what_their_logs_have_all_of(tmp_path: Path) -> None:
+    async with replicas(tmp_path) as has:
+        context = has.made.context
+        context.state.broker_epoch = has.image.brokers[1].broker_epoch
+        led = replica(tmp_path, 1, has.image.is_current, min_insync_replicas=1)
+        row = has.image.row(SHARED)
+        assert row is not None
+        led.apply_row(row, broker_epoch=context.state.broker_epoch)
+        has.topics.put(
+            Topic(
+                name="orders",
+                topic_id=TOPIC_ID,
+                partition_count=3,
+                config=led.config,
+                overrides={},
+                partitions=(led,),
+            )
+        )
+        append(led, batch("a record that only this broker has"))
+        context.reserve.is_short = True
+        await has.failed.resign()
+        assert has.leaders == [1, 1, 1]
+        led.note_fetch(row.isr[1], 1, 0.0)
+        await has.failed.resign()
+        assert has.leaders == [2, 1, 1]
+        led.log.close()

@@ -10,8 +10,9 @@ from uuid import UUID
 import pytest
 
 from tests.support.partition_appends import append, batch
-from tests.unit.broker.replication.replicas import TOPIC_ID, replica, row, tell
+from tests.unit.broker.replication.replicas import EPOCHS, TOPIC_ID, replica, row, tell
 from tests.unit.broker.tiering.tiers import tiers
+from tiered.broker.context import BrokerContext
 from tiered.broker.partitions.partition import Partition
 from tiered.broker.replication.catch_up import CatchUp
 from tiered.broker.replication.fetcher import ReplicaFetcher, ReplicationThrottle
@@ -57,6 +58,7 @@ def answer(high_watermark: int, records: bytes = b"", unproven_offsets: int = 0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Following:
+    context: BrokerContext
     leader: ScriptedLeader
     fetcher: ReplicaFetcher
     follower: Partition
@@ -96,7 +98,14 @@ async def following(folder: Path) -> AsyncIterator[Following]:
         )
         fetcher.follow(follower)
         running = group.create_task(fetcher.run())
-        yield Following(leader=scripted, fetcher=fetcher, follower=follower, failures=failures, records=records)
+        yield Following(
+            context=made.context,
+            leader=scripted,
+            fetcher=fetcher,
+            follower=follower,
+            failures=failures,
+            records=records,
+        )
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
         for each in (origin, follower):
@@ -140,6 +149,19 @@ async def test_damaged_records_are_not_appended_and_the_partition_rests(tmp_path
         parts.fetcher.follow(parts.follower)  # A new row ends the rest.
         asked, _ = await parts.leader.asked()
         assert asked.fetch_offset == 0
+
+
+async def test_nothing_is_fetched_to_a_full_disk_but_what_the_isr_waits_for(tmp_path: Path) -> None:
+    async with following(tmp_path) as parts:
+        _, told = await parts.leader.asked()
+        parts.context.reserve.is_short = True
+        told.set_result(answer(1, parts.records))
+        await asyncio.sleep(0.02)
+        assert (parts.leader.questions.empty(), parts.ends) == (True, (1, 1))
+        parts.context.state.broker_epoch = EPOCHS[parts.context.broker_id]  # The one that the row has in the ISR.
+        parts.fetcher.follow(parts.follower)
+        asked, _ = await parts.leader.asked()
+        assert asked.fetch_offset == 1
 
 
 async def test_a_leader_that_does_not_answer_is_asked_again_on_another_connection(tmp_path: Path) -> None:
