@@ -8,13 +8,15 @@ that fails, runs full and loses power; one contract suite holds for both.
 import ctypes
 import errno
 import os
-from collections.abc import Sequence
-from contextlib import suppress
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from io import FileIO
 from pathlib import Path
 from typing import Protocol
 
 from tiered.file_slice import OpenFile
+from tiered.open_files import OUT_OF_FILES
 
 TEMPORARY_SUFFIX = ".tmp"
 PREPARED_SUFFIX = ".prepared" + TEMPORARY_SUFFIX
@@ -71,6 +73,38 @@ class FileSystem(Protocol):
         When it raises, none is there that may be gone after a power loss."""
 
 
+class _SpareDescriptor:
+    """Keeps one descriptor for short work that ends what was begun: when none is left, a truncation that has removed
+    files must still make that durable. Safe between threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._spare: int | None = None
+
+    @contextmanager
+    def opened(self, path: str, flags: int) -> Iterator[int]:
+        """A descriptor of the file, for as long as it is used. Raises OSError."""
+        with self._lock:
+            if self._spare is None:
+                with suppress(OSError):
+                    self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                descriptor = os.open(path, flags | os.O_CLOEXEC)
+            except OSError as error:
+                if error.errno not in OUT_OF_FILES or self._spare is None:
+                    raise
+                os.close(self._spare)
+                self._spare = None
+                descriptor = os.open(path, flags | os.O_CLOEXEC)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+
+_spare = _SpareDescriptor()
+
+
 class RealFileSystem:
     """The machine's file system."""
 
@@ -106,11 +140,8 @@ class RealFileSystem:
         os.fdatasync(file.fileno())
 
     def sync_directory(self, path: str) -> None:
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
+        with _spare.opened(path, os.O_RDONLY | os.O_DIRECTORY) as descriptor:
             os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
     def rename(self, path: str, new_path: str) -> None:
         os.replace(path, new_path)  # noqa: PTH105

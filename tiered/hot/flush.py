@@ -102,8 +102,18 @@ class FlushState:
         """Brings everything appended before the call to disk.
 
         Raises OSError only where bytes or names may not be there, and while closing: a recovery point that
-        can't be written costs time at a restart and nothing else.
+        can't be written costs time at a restart and nothing else. Whatever it raises, all of it is due again.
         """
+        since_ms = self.waiting_since_ms
+        try:
+            self._run(segments, closing=closing)
+        except OSError:
+            if since_ms is not None:
+                self.waiting_since_ms = since_ms
+            self._closed_waiting = self.directory_changed = True
+            raise
+
+    def _run(self, segments: Segments, *, closing: bool) -> None:
         self.waiting_since_ms = None
         self._closed_waiting = False
         active, mark = segments[-1], segments[-1].mark()

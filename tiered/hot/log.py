@@ -10,6 +10,7 @@ import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import takewhile
 
 from tiered.errors import Corrupt, LogDirFailed, OffsetOutOfRange, ShuttingDown
 from tiered.file_slice import FileSlice, OpenFile, ReadBatches
@@ -26,6 +27,7 @@ from tiered.hot.segment import INDEX_SUFFIXES, LOG_SUFFIX, BatchTail, LogConfig,
 from tiered.hot.segment_files import OpenSegments, SegmentFile, segment_path, unlink_segment
 from tiered.hot.side_files import SideFiles, refusal
 from tiered.hot.truncation import Truncation
+from tiered.open_files import OUT_OF_FILES
 from tiered.rules.partition.rolling import NEVER_MS
 from tiered.rules.replication.leader_epochs import LeaderEpochs
 from tiered.rules.segments.compaction import Compacted
@@ -297,6 +299,8 @@ class Log:
             try:
                 self._flushing.run(self._segments)
             except OSError as error:
+                if error.errno in OUT_OF_FILES:  # No fsync was tried and failed: the next flush begins with all of it.
+                    raise LogDirFailed(refusal(self.directory, error)) from error
                 raise LogDirFailed(self.fail(f"fsync failed: {error}")) from error
 
     def due_ms(self, *, may_roll: bool) -> int:
@@ -421,20 +425,23 @@ class Log:
 
     def delete_local_before(self, offset: int) -> tuple[SegmentInfo, ...]:
         """Removes the closed segments that lie wholly below `offset`, oldest first, and returns them. Open readers read
-        on. Raises LogDirFailed when a file cannot be removed: it is out of use, and found again at the next start. So
-        are all where the disk does not keep what they say of producers and epochs; then the log has failed."""
+        on. Raises LogDirFailed when a file cannot be removed: it is out of use, and found again at the next start. All
+        stay where the disk does not keep what they say of producers and epochs: then the log has failed, unless only a
+        descriptor was missing."""
+        below = _closed_below(self._segments, offset)
+        if not below:
+            return ()
+        offset = below[-1].end_offset
+        try:
+            self._side.keep_before_removal(offset)
+        except OSError as error:
+            if error.errno in OUT_OF_FILES:
+                raise LogDirFailed(refusal(self.directory, error)) from error
+            raise LogDirFailed(self.fail(f"what removed segments say was not kept: {error}")) from error
         with self._lock:
-            count = 0
-            while self._segments[count].closed and self._segments[count].end_offset <= offset:
-                count += 1
-            removed, self._segments = self._segments[:count], self._segments[count:]
-            if count:
-                self._flushing.directory_changed = True
-        if removed:
-            try:
-                self._side.keep_before_removal(removed[-1].end_offset)
-            except OSError as error:
-                raise LogDirFailed(self.fail(f"what removed segments say was not kept: {error}")) from error
+            removed = _closed_below(self._segments, offset)
+            self._segments = self._segments[len(removed) :]
+            self._flushing.directory_changed = True
         try:
             for segment in removed:
                 self._open_segments.drop(segment)
@@ -594,3 +601,7 @@ class Log:
         for segment in self._segments:
             self._open_segments.drop(segment)
             segment.file = None
+
+
+def _closed_below(segments: Segments, offset: int) -> Segments:
+    return tuple(takewhile(lambda segment: segment.closed and segment.end_offset <= offset, segments))

@@ -15,6 +15,7 @@ from tiered.hot.producer_files import SNAPSHOT_SUFFIX
 from tiered.hot.recovery import Recoverer
 from tiered.hot.segment import LOG_SUFFIX
 from tiered.hot.segment_files import SHARED_OPEN_SEGMENTS, OpenSegments
+from tiered.open_files import OUT_OF_FILES, out_of_files
 
 _COPY_BYTES = 1 << 20
 
@@ -47,6 +48,8 @@ def open_log(
         )
         return Log(path, fs, config, recoverer.run(), open_segments)
     except OSError as error:
+        if error.errno in OUT_OF_FILES:
+            raise LogDirFailed(out_of_files(f"{path} cannot be opened")) from error
         raise LogDirFailed(f"{path} cannot be opened: {error}; nothing was changed that a restart needs") from error
 
 
@@ -63,6 +66,8 @@ def write_again(fs: FileSystem, directory: str) -> None:
     except FileNotFoundError:
         return  # Nothing was ever written here.
     except OSError as error:
+        if error.errno in OUT_OF_FILES:
+            raise LogDirFailed(out_of_files(f"{directory} cannot be written again")) from error
         raise LogDirFailed(
             f"{directory} cannot be written again, as it has to be after an fsync that failed: {error}. Check the disk"
         ) from error

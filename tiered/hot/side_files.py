@@ -25,6 +25,7 @@ from tiered.hot.marks import (
 )
 from tiered.hot.producer_files import read_snapshot, remove_snapshots, snapshot_path
 from tiered.hot.recovery_report import Recovered
+from tiered.open_files import OUT_OF_FILES, out_of_files
 from tiered.rules.replication.leader_epochs import LeaderEpochs
 from tiered.rules.segments.compaction import Compacted
 
@@ -228,12 +229,12 @@ class SideFiles:
 
 @contextmanager
 def unless_full(directory: str) -> Iterator[None]:
-    """While nothing is changed that does not come back: raises LogDirFailed where the disk is full, which can be waited
-    for; of any other error nobody knows what it means."""
+    """While nothing is changed that does not come back: raises LogDirFailed where the disk is full, or no file can be
+    opened, which can be waited for; of any other error nobody knows what it means."""
     try:
         yield
     except OSError as error:
-        if error.errno not in FULL:
+        if error.errno not in (*FULL, *OUT_OF_FILES):
             raise
         raise LogDirFailed(refusal(directory, error)) from error
 
@@ -245,4 +246,6 @@ def refusal(path: str, error: OSError) -> str:
             f"the disk is full ({error.strerror}) and refused a write to {path}; nothing was appended. Free space or "
             "add some: appends go on by themselves"
         )
+    if error.errno in OUT_OF_FILES:
+        return out_of_files(f"nothing was changed in {path}, for no file could be opened")
     return f"the disk refused a write to {path} ({error.strerror}); nothing was appended. Check the disk"

@@ -50,10 +50,10 @@ class Truncation:
         `settle` is due next. Raises LogDirFailed when the disk is full: then nothing was changed."""
         index = bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1
         kept, last, dropped = segments[:index], segments[index], segments[index + 1 :]
-        end_offset, position = _cut_position(self._fs, self._lookup, last, offset)
         # First of all nobody may go on trusting what is going to be cut, and what needs space has to have it.
         flushed = tuple(segment.mark() for segment in takewhile(lambda segment: segment.synced, kept))
         with unless_full(self._directory):
+            end_offset, position = _cut_position(self._fs, self._lookup, last, offset)
             self._flushing.forget_point()
             self._side.prepare_cut(end_offset)
             self._side.keep_recovery_point(RecoveryPoint(segments=flushed))

@@ -5,6 +5,7 @@ import os
 import random
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -503,3 +504,32 @@ def test_a_real_limit_on_the_file_size_refuses_and_heals(tmp_path: Path) -> None
     )
     assert done.returncode == 0, done.stderr
     assert open_log(tmp_path / "log").log_end_offset == int(done.stdout)
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE])
+def test_a_log_for_which_no_file_can_be_opened_has_not_failed_and_goes_on_afterwards(
+    tmp_path: Path, fs: FaultyFileSystem, code: int
+) -> None:
+    log = open_log(tmp_path / "log", fs=fs, segment_bytes=100)
+    for _ in range(4):
+        append(log, batch(1))
+    for operation in ("open", "create", "sync_directory"):
+        fs.fail(operation, code)
+    tries: list[Callable[[], object]] = [
+        log.flush,
+        lambda: log.roll(NOW_MS),
+        lambda: log.delete_local_before(2),
+        lambda: log.truncate_to(3),
+        lambda: open_log(tmp_path / "other", fs=fs),
+    ]
+    for attempt in tries:
+        with pytest.raises(LogDirFailed, match="LimitNOFILE="):
+            attempt()
+    assert (log.failed, log.local_log_start_offset, log.log_end_offset) == (None, 0, 4)
+    fs.heal()
+    log.flush()
+    assert log.flushed_offset == 4
+    assert len(log.delete_local_before(2)) == 2
+    assert log.truncate_to(3) == 3
+    log.close()
+    assert open_log(tmp_path / "log", fs=fs).log_end_offset == 3
