@@ -12,6 +12,7 @@ from uuid import NAMESPACE_URL, uuid5
 
 from sqlalchemy import Connection
 
+from tiered import open_files
 from tiered.account import OwnersShares
 from tiered.broker.admin import Admin
 from tiered.broker.applier import ChangeApplier
@@ -404,6 +405,10 @@ class Broker:
         """
         self._advertised = {"": advertised, **{each.name: each.advertised for each in listeners}}
         await asyncio.to_thread(self.reserve.look)
+        # Before the others count on this broker.
+        warning = open_files.require_enough(open_files.limit(), await asyncio.to_thread(self.data.log_count))
+        if warning is not None:
+            log.warning("%s", warning)
         self.audit.start(tasks)
         # Before the others count on this broker; a store that is slow to answer costs the time that SQL takes anyway.
         await asyncio.gather(asyncio.to_thread(self.database.migrate), look_at_store(self.store, self.uploads))

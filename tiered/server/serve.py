@@ -50,6 +50,7 @@ class Server:
             counters=service.counters,
             settings=lambda: service.settings,
             rate_of=service.client_quotas.of_address,
+            log_count=lambda: service.topics.hosted_count if isinstance(service, Broker) else 0,
         )
         if isinstance(service, Broker):
             is_revoked = service.authentication.is_revoked

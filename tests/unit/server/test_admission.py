@@ -39,7 +39,7 @@ class Door:
         self.change(**texts)
         buckets = {host: TokenBucketState(rate, window_ms=1000.0, now_ms=0.0) for host, rate in (rates or {}).items()}
         self.admission = Admission(
-            clock=self.clock, settings=lambda: self.settings, most_descriptors=100, rate_of=buckets.get
+            clock=self.clock, settings=lambda: self.settings, most_descriptors=lambda: 100, rate_of=buckets.get
         )
 
     def change(self, **texts: object) -> None:

@@ -151,6 +151,10 @@ class DataFolder:
         topics = sorted(self.log_root / str(topic_id) for topic_id in self.topics_on_disk())
         return [path for topic in topics for path in sorted(topic.iterdir()) if path.is_dir()]
 
+    def log_count(self) -> int:
+        """How many logs are in the folder. Blocks; raises OSError."""
+        return sum(len(os.listdir(topic)) for topic in self.log_root.iterdir() if topic.is_dir())
+
     def disk_bytes(self) -> tuple[int, int]:
         """(total, usable) bytes of the file system that holds the folder."""
         found = os.statvfs(self.root)

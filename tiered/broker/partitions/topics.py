@@ -59,6 +59,8 @@ class Topics:
     def __init__(self) -> None:
         self.version = 0
         """Another one after each topic that was created, deleted or given more partitions."""
+        self.hosted_count = 0
+        """How many partitions this broker holds a replica of."""
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[int, Topic] = {}
         """By `UUID.int`: a UUID's own hash and comparison are Python code, and every request comes by here."""
@@ -79,6 +81,7 @@ class Topics:
         before = self._by_name.get(topic.name)
         if before is None or (before.topic_id, before.partition_count) != (topic.topic_id, topic.partition_count):
             self.version += 1
+        self.hosted_count += len(topic.partitions) - (0 if before is None else len(before.partitions))
         self._by_name[topic.name] = topic
         self._by_id[topic.topic_id.int] = topic
         if topic.config.compression_type == AS_SENT:
@@ -88,7 +91,8 @@ class Topics:
 
     def remove(self, topic: Topic) -> None:
         self.version += 1
-        self._by_name.pop(topic.name, None)
+        removed = self._by_name.pop(topic.name, None)
+        self.hosted_count -= 0 if removed is None else len(removed.partitions)
         self._by_id.pop(topic.topic_id.int, None)
         self._with_codec.discard(topic.topic_id)
 

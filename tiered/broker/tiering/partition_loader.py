@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
+from tiered import open_files
 from tiered.broker.context import BrokerContext
 from tiered.broker.partitions.log_settings import log_config
 from tiered.broker.partitions.partition import Partition
@@ -105,10 +106,15 @@ class PartitionLoader:
         await asyncio.gather(*(make(topic_id, partitions) for topic_id, partitions in names.items()))
 
     async def _open_logs(self, wanted: Sequence[tuple[Topic, PartitionRow]]) -> Sequence[Log | TieredError | OSError]:
-        """Each log, or why it cannot be opened. One thread opens them one by one, and another one helps whenever that
-        has gone on for `HELP_AFTER_MS` more: with little to read, threads only wait for one another."""
+        """Each log, or why it cannot be opened: not so many that no files are left for all else. One thread opens them
+        one by one, and another one helps whenever that has gone on for `HELP_AFTER_MS` more: with little to read,
+        threads only wait for one another."""
         found: dict[int, Log | TieredError | OSError] = {}
-        waiting = deque(range(len(wanted)))
+        room = open_files.for_logs(self._topics.hosted_count)
+        waiting = deque(range(min(room, len(wanted))))
+        for index, (topic, row) in enumerate(wanted[room:], room):
+            name = f"the log of {topic.name}-{row.partition} is not opened"
+            found[index] = LogDirFailed(open_files.out_of_files(name))
 
         def open_waiting() -> None:
             with suppress(IndexError):  # None is left.
@@ -187,7 +193,9 @@ class PartitionLoader:
                 now_ms=self._context.clock.now_ms(),
             )
         except LogDirFailed as error:
-            if not (isinstance(error.__cause__, OSError) and error.__cause__.errno in FULL):
+            if not (
+                isinstance(error.__cause__, OSError) and error.__cause__.errno in (*FULL, *open_files.OUT_OF_FILES)
+            ):
                 self._log_failed()
             raise
         opened.on_failure = self._log_failed

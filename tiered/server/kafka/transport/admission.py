@@ -21,7 +21,12 @@ class Admission:
     """The counts of all listeners of one broker."""
 
     def __init__(
-        self, *, clock: Clock, settings: Callable[[], BrokerSettings], most_descriptors: int, rate_of: RateOf
+        self,
+        *,
+        clock: Clock,
+        settings: Callable[[], BrokerSettings],
+        most_descriptors: Callable[[], int],
+        rate_of: RateOf,
     ) -> None:
         self._clock = clock
         self._settings = settings
@@ -38,7 +43,7 @@ class Admission:
     def refusal(self, host: str, is_open: int) -> str | None:
         """Why one more from this address cannot be served beside so many; None when it can."""
         settings = self._settings()
-        if is_open >= min(settings.limits.max_connections, self._most_descriptors):
+        if is_open >= min(settings.limits.max_connections, self._most_descriptors()):
             return "max.connections or the limit of open files allows no more"
         if self._by_host.get(client_address(host), 0) >= self._most_from(settings, host):
             return "max.connections.per.ip or its overrides allow no more from there"

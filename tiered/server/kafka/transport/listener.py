@@ -5,9 +5,8 @@ broker share them. Log lines about clients are within a budget. Must never know 
 """
 
 import asyncio
-import errno
 import logging
-import resource
+import os
 import socket
 import struct
 from collections.abc import Callable, Coroutine
@@ -15,10 +14,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from tiered import open_files
 from tiered.broker.security.authentication import Login
 from tiered.config import BrokerSettings
 from tiered.config.listeners import ListenerOptions
-from tiered.config.setting import INT_MAX
 from tiered.metrics import CountersState
 from tiered.rules.security.principal import Principal
 from tiered.rules.security.quotas import QuotaKey
@@ -62,7 +61,6 @@ MAX_SUBJECTS = 1_000
 
 _round_trip_us_at = struct.Struct("=68xI").unpack
 """Where it is in Linux's `struct tcp_info`; at first that of the handshake."""
-_OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class _Complaints:
@@ -128,14 +126,23 @@ class KafkaListener:
         counters: CountersState,
         settings: Callable[[], BrokerSettings],
         rate_of: RateOf = lambda _: None,
+        log_count: Callable[[], int] = lambda: 0,
     ) -> None:
-        """`handle` knows what frames mean: see `FrameHandler`."""
+        """`handle` knows what frames mean: see `FrameHandler`. Raises this process's limit of open files; each of
+        `log_count` logs has one of them."""
         self.max_frame_bytes = settings().limits.socket_request_max_bytes
         self.max_other_frame_bytes = min(settings().limits.tiered_request_max_bytes, self.max_frame_bytes)
         self.unsent_bytes = 0
         self.unfinished_bytes = 0
-        most = _descriptors_for_connections()
-        self._admission = Admission(clock=clock, settings=settings, most_descriptors=most, rate_of=rate_of)
+        most = open_files.raise_limit()
+        self._admission = Admission(
+            clock=clock,
+            settings=settings,
+            most_descriptors=lambda: open_files.for_connections(most, log_count()),
+            rate_of=rate_of,
+        )
+        self._spare: int | None = None
+        """A descriptor that is given up for a client that has to be refused because there is no other."""
         self._handle = handle
         self._clock = clock
         self._counters = counters
@@ -162,6 +169,7 @@ class KafkaListener:
     def start(self, tasks: asyncio.TaskGroup) -> None:
         """Begins to accept. Requests that must wait run as tasks of `tasks`."""
         self._tasks = tasks
+        self._take_spare()
         for bound in self._bound:
             bound.socket.listen(BACKLOG)
             asyncio.get_running_loop().add_reader(bound.socket.fileno(), self._accept, bound)
@@ -208,6 +216,9 @@ class KafkaListener:
                 bound.tls.stop()
         if self._watcher is not None:
             self._watcher.cancel()
+        if self._spare is not None:
+            os.close(self._spare)
+            self._spare = None
 
     # connection.FrameHandler
 
@@ -310,13 +321,38 @@ class KafkaListener:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                if error.errno in _OUT_OF_RESOURCES:
-                    log.error("cannot accept connections: %s; raise the limit of open files", error.strerror)
-                else:
-                    log.error("cannot accept connections: %s; trying again", error.strerror)
+                if error.errno in open_files.OUT_OF_FILES and self._refuse_next(bound):
+                    return
+                self.complain_once(("accept",), "cannot accept connections: %s; trying again", error.strerror)
                 self._pause_accepting(bound)
                 return
             self._admit(bound, sock, address[0], address[1])
+
+    def _refuse_next(self, bound: _Bound) -> bool:
+        """Refuses the client that comes next, in the place of the spare descriptor: a client that waits to be accepted
+        would not look for another broker. False where not even that can be done."""
+        if self._spare is None:
+            self._take_spare()
+        if self._spare is None:
+            return False
+        os.close(self._spare)
+        self._spare = None
+        try:
+            sock, address = bound.socket.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            self._take_spare()  # Nobody waits: the kernel looks for a descriptor first.
+            return True
+        except OSError:
+            return False
+        sock.close()
+        self._take_spare()
+        self._counters.connections_refused += 1
+        self.complain_once(("files",), "%s", open_files.out_of_files(f"connection from {address[0]} refused"))
+        return True
+
+    def _take_spare(self) -> None:
+        with suppress(OSError):
+            self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
 
     def _pause_accepting(self, bound: _Bound, pause_s: float = ACCEPT_PAUSE_S) -> None:
         """The socket stays readable while nobody can be accepted: without a pause the loop would spin."""
@@ -428,20 +464,6 @@ class KafkaListener:
             elif not connection.handling and now_ms - max(connection.last_active_ms, connection.progress_ms) > idle_ms:
                 connection.close()
         self._complaints.sum_up()
-
-
-def _descriptors_for_connections() -> int:
-    """How many connections may be open, so that a quarter of all open files is left for logs and stores.
-
-    Raises this process's own limit as far as the system lets it.
-    """
-    limit, highest = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with suppress(OSError, ValueError):  # Some systems promise more than they give.
-        resource.setrlimit(resource.RLIMIT_NOFILE, (highest, highest))
-        limit = highest
-    if limit == resource.RLIM_INFINITY:
-        return INT_MAX
-    return max(1, limit - max(100, limit // 4))
 
 
 def bound_send_buffer(sock: socket.socket) -> None:
