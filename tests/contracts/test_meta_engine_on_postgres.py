@@ -1,8 +1,12 @@
 """What `Database` promises while PostgreSQL is away, hangs, refuses or breaks off."""
 
 import asyncio
+import re
 import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import pytest
 from sqlalchemy import Connection, create_engine, text
@@ -11,6 +15,7 @@ from sqlalchemy.engine import make_url
 from tests.catalogue import create_topic, open_ready
 from tests.contracts.topic_names import names
 from tiered.errors import InvalidConfig, MetadataOutcomeUnknown, MetadataUnavailable
+from tiered.meta.cluster import MAX_IDLE_SETTING
 from tiered.meta.engine import Database
 
 if TYPE_CHECKING:
@@ -179,12 +184,66 @@ async def test_a_deadlock_is_repeated_until_both_have_happened(postgres_url: str
     await database.close()
 
 
+def settings(conn: Connection) -> list[object]:
+    time_outs = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout", MAX_IDLE_SETTING)
+    return [conn.exec_driver_sql(f"SHOW {name}").scalar_one() for name in (*time_outs, "application_name")]
+
+
 async def test_the_server_ends_a_client_that_stops_within_a_transaction(postgres_url: str) -> None:
     database = open_ready(postgres_url)
-
-    def settings(conn: Connection) -> list[object]:
-        wanted = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout", "application_name")
-        return [conn.exec_driver_sql(f"SHOW {name}").scalar_one() for name in wanted]
-
-    assert await database.run(settings) == ["10s", "5s", "10s", "tiered"]
+    assert await database.run(settings) == ["10s", "5s", "10s", "3000", "tiered"]
     await database.close()
+
+
+async def test_options_of_the_url_win(postgres_url: str) -> None:
+    options = quote("-c statement_timeout=7s --lock-timeout=20000 -ctiered.max_idle_in_change_ms=500 -c work_mem=1MB")
+    database = Database.open(f"{postgres_url}&options={options}")
+    assert await database.run(settings) == ["7s", "20s", "10s", "500", "tiered"]
+    assert await database.run(lambda conn: conn.exec_driver_sql("SHOW work_mem").scalar_one()) == "1MB"
+    await database.close()
+
+
+async def test_a_session_that_loses_its_time_outs_is_refused(
+    postgres_server: "PostgresServer", caplog: pytest.LogCaptureFixture
+) -> None:
+    async with _proxy_that_makes_settings_local(postgres_server.url()) as url:
+        database = Database.open(url)
+        with pytest.raises(
+            InvalidConfig, match=r"does not keep statement_timeout: .* 10s, and is 0 .*pool_mode=session"
+        ):
+            await database.run(lambda conn: conn.execute(text("SELECT 1")))
+        database.listen(lambda: None)
+        while not re.search("found by polling: .* does not keep statement_timeout", caplog.text):
+            await asyncio.sleep(0.01)
+        await database.close()
+
+
+async def test_without_a_pooler_no_second_session_is_opened(postgres_url: str) -> None:
+    owner = Database.open(postgres_url)
+    await owner.run(lambda conn: conn.execute(text("CREATE ROLE engine_loner LOGIN CONNECTION LIMIT 1")))
+    url = make_url(postgres_url).set(username="engine_loner").render_as_string(hide_password=False)
+    loner = Database.open(url)
+    assert await loner.run(lambda conn: conn.execute(text("SELECT 1")).scalar_one()) == 1
+    await loner.close()
+    await owner.run(lambda conn: conn.execute(text("DROP ROLE engine_loner")))
+    await owner.close()
+
+
+@asynccontextmanager
+async def _proxy_that_makes_settings_local(server_url: str) -> AsyncIterator[str]:
+    """A URL of the same database, where each setting ends with the transaction that makes it."""
+    url = make_url(server_url)
+    server_socket = f"{url.query['host']}/.s.PGSQL.5432"
+
+    async def pass_on(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+        while chunk := await source.read(1 << 16):
+            target.write(re.sub(rb"(set_config\(\$\d+, \$\d+, )false\)", rb"\1true )", chunk))
+        target.close()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        server_reader, server_writer = await asyncio.open_unix_connection(server_socket)
+        await asyncio.gather(pass_on(reader, server_writer), pass_on(server_reader, writer))
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as listener:
+        port = listener.sockets[0].getsockname()[1]
+        yield url.set(host="127.0.0.1", port=port, query={"sslmode": "disable"}).render_as_string(hide_password=False)

@@ -344,7 +344,7 @@ async def test_a_change_that_waited_for_a_lock_until_its_deadline_never_happens(
 async def test_a_client_that_hangs_in_a_change_is_cut_off_before_others_give_up(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tiered.meta.connections.MAX_IDLE_IN_CHANGE_MS", 300)
+    monkeypatch.setattr("tiered.meta.postgres_session.MAX_IDLE_IN_CHANGE_MS", 300)
     stopped, database = Database.open(postgres_url), open_ready(postgres_url)
     entered, woken = threading.Event(), threading.Event()
 

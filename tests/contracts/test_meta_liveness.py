@@ -264,7 +264,7 @@ async def test_a_beat_goes_ahead_of_all_that_waits_for_a_lock(postgres_url: str)
 async def test_a_broker_that_stops_within_a_beat_does_not_stop_those_who_fence_it(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tiered.meta.connections.MAX_IDLE_IN_CHANGE_MS", 300)
+    monkeypatch.setattr("tiered.meta.postgres_session.MAX_IDLE_IN_CHANGE_MS", 300)
     stopped, database = Database.open(postgres_url), open_ready(postgres_url)
     epoch = epoch_of(database, 1)
     entered, woken = threading.Event(), threading.Event()

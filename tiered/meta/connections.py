@@ -7,7 +7,8 @@ store. The reasons are in `engine` and in docs/adr/0005.
 import os
 import socket
 import sqlite3
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,15 +19,14 @@ from sqlalchemy.exc import ArgumentError
 from sqlalchemy.pool import QueuePool, StaticPool
 
 from tiered.errors import InvalidConfig
-from tiered.meta import compiled
-from tiered.meta.cluster import MAX_IDLE_SETTING
+from tiered.meta import compiled, postgres_session
+from tiered.meta.postgres_session import shut
 from tiered.runtime import new_uuid
 
 if TYPE_CHECKING:
     import psycopg
 
 MAX_POSTGRES_CONNECTIONS = 4
-MAX_IDLE_IN_CHANGE_MS = 3_000
 _SOCKET = "tiered_socket"
 _SERVER = "tiered_server"
 
@@ -52,12 +52,10 @@ def connect_timeout_s(deadline_ms: int) -> int:
 
 def connect_to_listen(engine: Engine, *, deadline_ms: int) -> "psycopg.Connection[Any]":
     """A connection to the same PostgreSQL under the same settings, without transactions and in nobody's pool."""
-    import psycopg
-
     positional, parameters = engine.dialect.create_connect_args(engine.url)
     assert not positional
     parameters.update(_postgres_arguments(engine.url, deadline_ms=deadline_ms))
-    return psycopg.connect(**parameters, autocommit=True)
+    return _safe_session(parameters, deadline_ms=deadline_ms, is_first=False)
 
 
 def server_of(conn: Connection) -> str:
@@ -78,14 +76,6 @@ def cutter(conn: Connection) -> Callable[[], None]:
     # Closing libpq's connection under a thread that waits on it is not safe; shutting its socket is.
     sock: socket.socket = conn.connection.info[_SOCKET]
     return lambda: shut(sock)
-
-
-def shut(sock: socket.socket) -> None:
-    """Ends both directions of a connection, whoever waits on it."""
-    try:
-        sock.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        pass  # The server was faster.
 
 
 def _parse(url: str) -> URL:
@@ -140,14 +130,7 @@ def _sqlite_engine(url: URL, *, deadline_ms: int) -> Engine:
 
 
 def _postgres_arguments(url: URL, *, deadline_ms: int) -> dict[str, Any]:
-    """The options for libpq, except those in the URL itself."""
-    # A stopped client that holds a row lock would block every writer: the server ends it. A client that holds the
-    # feed's lock ends well before its waiters give up (`cluster.take_number`).
-    options = (
-        f"-c statement_timeout={deadline_ms} -c lock_timeout={max(1, deadline_ms // 2)} "
-        f"-c idle_in_transaction_session_timeout={deadline_ms} "
-        f"-c {MAX_IDLE_SETTING}={min(deadline_ms, MAX_IDLE_IN_CHANGE_MS)}"
-    )
+    """The parameters for libpq, except those in the URL itself."""
     arguments: dict[str, Any] = {
         "application_name": "tiered",
         "client_encoding": "utf8",
@@ -157,11 +140,19 @@ def _postgres_arguments(url: URL, *, deadline_ms: int) -> dict[str, Any]:
         "keepalives_idle": "10",
         "keepalives_interval": "5",
         "keepalives_count": "3",
+        "options": "",  # Not PGOPTIONS, which is meant for psql
     }
     given = {key: value for key, value in url.query.items() if isinstance(value, str)}
-    arguments = {key: value for key, value in arguments.items() if key not in given}
-    arguments["options"] = f"{options} {given.get('options', '')}".rstrip()
-    return arguments
+    return {key: value for key, value in arguments.items() if key not in given}
+
+
+def _safe_session(parameters: Mapping[str, Any], *, deadline_ms: int, is_first: bool) -> "psycopg.Connection[Any]":
+    return postgres_session.connect(
+        parameters,
+        postgres_session.safe_settings(deadline_ms, parameters["options"]),
+        timeout_s=connect_timeout_s(deadline_ms),
+        is_first=is_first,
+    )
 
 
 def _postgres_engine(url: URL, *, deadline_ms: int) -> Engine:
@@ -178,6 +169,15 @@ def _postgres_engine(url: URL, *, deadline_ms: int) -> Engine:
         )
     except ModuleNotFoundError as error:
         raise InvalidConfig("PostgreSQL needs the driver psycopg: pip install 'psycopg[binary]'") from error
+
+    has_connected = threading.Event()
+
+    @event.listens_for(engine, "do_connect")
+    def connect(_dialect: object, _record: object, _args: object, parameters: dict[str, Any]) -> Any:
+        session = _safe_session(parameters, deadline_ms=deadline_ms, is_first=not has_connected.is_set())
+        has_connected.set()
+        session.autocommit = False
+        return session
 
     @event.listens_for(engine, "connect")
     def keep_socket(connection: Any, record: Any) -> None:

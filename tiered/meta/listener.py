@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tiered.errors import TieredError
 from tiered.meta.cluster import CHANNEL
-from tiered.meta.connections import shut
+from tiered.meta.postgres_session import shut
 from tiered.runtime import QuietFailures, jittered_backoff_ms
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class PostgresListener:
                     attempt = 0
                     self._failures.worked(self._name)
                     self._hear(conn)
-            except (psycopg.Error, OSError) as error:
+            except (psycopg.Error, OSError, TieredError) as error:
                 if not self._closing.is_set():
                     self._failures.failed(" ".join(str(error).split()), self._name)
             self._closing.wait(jittered_backoff_ms(attempt, first_ms=FIRST_BACKOFF_MS, max_ms=MAX_BACKOFF_MS) / 1000.0)
