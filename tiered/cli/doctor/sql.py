@@ -52,6 +52,8 @@ def sql(situation: Situation) -> Iterator[CheckResult]:
         return
     try:
         yield from _examine(database)
+    except InvalidConfig as error:
+        yield fail("access", str(error), "Change what it says: a broker would not start.")
     except MetadataUnavailable as error:
         yield _unavailable(database, str(error))
     except SQLAlchemyError as error:
