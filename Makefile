@@ -20,7 +20,7 @@ DECODER := tiered/formats/_decode.c
 KERNEL := $(VENV)/.kernel
 
 .DEFAULT_GOAL := help
-.PHONY: help run install test check fix generated lock demo bench bench-kafka bench-compare attack soak soak-tests sim mutants interop fuzz terraform localstack localstack-tests kcat shells chromium screenshots install-check clean distclean
+.PHONY: help run install test check fix generated lock demo bench bench-kafka bench-compare attack soak soak-tests sim mutants interop fuzz terraform localstack localstack-tests kcat shells pgbouncer chromium screenshots install-check clean distclean
 
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -76,7 +76,7 @@ sim: install ## a cluster in virtual time under seeded faults; SEEDS=10000, or S
 mutants: install ## plant bugs, one for each rule of replication; the simulation must catch every one
 	@PYTHONPATH=. $(PY) -m tests.simulation.mutants $(SIM_ARGS)
 
-interop: install kcat shells ## clients and tools of Java, Node and Go, Apache Kafka, zsh and fish; fails where they can't be had
+interop: install kcat shells pgbouncer ## clients and tools of Java, Node and Go, Apache Kafka, PgBouncer, zsh and fish; fails where they can't be had
 	@$(PY) tests/steps.py interop $(TEST_ARGS)
 
 fuzz: install ## hostile bytes for long; TIERED_FUZZ_MINUTES=10
@@ -119,6 +119,18 @@ shells:
 	    } >/dev/null 2>&1 || true; \
 	  fi; }
 	@$(HAS_SHELLS) || echo "zsh, fish, curl or jq is missing: their tests will fail. Install them (Debian, Ubuntu: apt-get install zsh fish curl jq)."
+
+# The same for the pooler that brokers reach PostgreSQL through. The service that comes with the package is not ours.
+HAS_PGBOUNCER := PATH="$$PATH:/usr/sbin" command -v pgbouncer >/dev/null 2>&1
+pgbouncer:
+	@$(HAS_PGBOUNCER) || { \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then \
+	    echo "installing PgBouncer with apt-get"; \
+	    { DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends pgbouncer || \
+	      { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends pgbouncer; }; \
+	    } >/dev/null 2>&1 || true; \
+	  fi; }
+	@$(HAS_PGBOUNCER) || echo "PgBouncer is missing: its tests will fail. Install it (Debian, Ubuntu: apt-get install pgbouncer)."
 
 # The same for the browser that the console is tested in; Playwright's own download is never used.
 # The shell is the same browser without a window: its pages cost half the processor's time.
