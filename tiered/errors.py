@@ -5,6 +5,7 @@ Five kinds: `Retriable` (try again later), `Fenced` (a newer process took over: 
 given in `server.kafka.error_mapping` alone. Every message says what to do.
 """
 
+from enum import Enum
 from typing import Self
 
 
@@ -100,12 +101,37 @@ class MetadataOutcomeUnknown(MetadataUnavailable):
     """COMMIT was sent and its answer is missing: settle it by repeating the conditional update."""
 
 
+class StoreTrouble(Enum):
+    """Why an object store does not do what it should, in the word that `/readyz` and `/metrics` have for it."""
+
+    AWAY = "away"
+    SLOW = "slow"
+    EXPIRED = "expired"
+    CREDENTIALS = "credentials"
+    SKEWED = "skewed"
+    DENIED = "denied"
+    LOCKED = "locked"
+    NO_BUCKET = "no_bucket"
+
+
 class StoreUnavailable(Retriable):
     """The object store did not answer in time, slowed us down or failed."""
+
+    def __init__(self, message: str, trouble: StoreTrouble = StoreTrouble.AWAY) -> None:
+        super().__init__(message)
+        self.trouble = trouble
+
+    @property
+    def may_be_of_one_object(self) -> bool:
+        """Whether the same request for another object may be carried out."""
+        return self.trouble in (StoreTrouble.DENIED, StoreTrouble.LOCKED)
 
 
 class StoreRefused(StoreUnavailable):
     """The object store has no such bucket, or lets us in no more: somebody must change that, or its settings."""
+
+    def __init__(self, message: str, trouble: StoreTrouble = StoreTrouble.DENIED) -> None:
+        super().__init__(message, trouble)
 
 
 class UploadOverdue(StoreUnavailable):

@@ -67,7 +67,7 @@ def test_an_outage_is_told_as_one_that_passes_and_the_view_stays(
     with pytest.raises(StoreUnavailable):
         replica.look()
     assert fetch_code(replica, RECORDS) == STORAGE_ERROR
-    assert replica.ask("/readyz")[1]["store_away"]
+    assert replica.ask("/readyz")[1]["store_trouble"] == ("slow" if kind is S3FaultKind.SLOW_DOWN else "away")
     faults.heal()
     replica.look()
     assert fetch_code(replica, RECORDS) == NONE

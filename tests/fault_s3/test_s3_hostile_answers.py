@@ -208,4 +208,4 @@ def test_a_clock_that_is_off_is_what_the_refusal_speaks_of(date: str, words: str
         with pytest.raises(StoreRefused, match=words) as refused:
             LIST(store)
     assert "403 RequestTimeTooSkewed" in str(refused.value)
-    assert _why_not(store, str(refused.value)).startswith("Set this machine's clock")
+    assert _why_not(store, refused.value).startswith("Set this machine's clock")

@@ -88,7 +88,7 @@ from tiered.config import BrokerSettings, ServeOptions, TopicConfig
 from tiered.config.client_security import with_login
 from tiered.config.listeners import ListenerOptions
 from tiered.config.security import check_authentication
-from tiered.errors import StaleBrokerEpoch, TieredError
+from tiered.errors import StaleBrokerEpoch, StoreTrouble, TieredError
 from tiered.hot.file_system import RealFileSystem
 from tiered.hot.flusher import Flusher
 from tiered.ids import TopicId
@@ -610,7 +610,9 @@ class Broker:
             "upload_backlog_age_ms": backlog_age_ms,
             "metadata_went_back": self.state.metadata_went_back is not None,
             "sql_away": self.database.times.is_failing,
-            "store_away": self.store.times.is_failing,
+            "store_away": self.store.trouble is StoreTrouble.AWAY,
+            "store_trouble": None if self.store.trouble is None else self.store.trouble.value,
+            "undeletable_objects": self.counters.objects_refused,
             "stale_checkpoints": self.checkpoints.stale_count,
             "findings": self.reconciler.findings.by_kind(),
         }

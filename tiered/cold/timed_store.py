@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from tiered.cold.object_store import ObjectFile, ObjectInfo, ObjectStore, StoreCapabilities
 from tiered.cold.request_counts import PriceClass, RequestCounts
-from tiered.errors import StoreRefused, StoreUnavailable, TieredError
+from tiered.errors import StoreTrouble, StoreUnavailable
 from tiered.metrics import CallTimes
 from tiered.runtime import Clock
 
@@ -24,6 +24,8 @@ class TimedStore:
         self._store = store
         self._clock = clock
         self.times = CallTimes()
+        self.trouble: StoreTrouble | None = None
+        """Why the newest operation failed; None where it got an answer."""
 
     @property
     def url(self) -> str:
@@ -82,8 +84,7 @@ class TimedStore:
         return self._timed("head", lambda: self._store.head(key))
 
     def delete(self, key: str) -> None:
-        # One object may be locked: whoever is told so has had an answer.
-        self._timed("delete", lambda: self._store.delete(key), answers=(StoreRefused,))
+        self._timed("delete", lambda: self._store.delete(key))
 
     def list(self, prefix: str, *, start_after: str | None = None, limit: int = 1000) -> builtins.list[tuple[str, int]]:
         return self._timed("list", lambda: self._store.list(prefix, start_after=start_after, limit=limit))
@@ -100,12 +101,17 @@ class TimedStore:
     def close(self) -> None:
         self._store.close()
 
-    def _timed(self, operation: str, call: Callable[[], T], *, answers: tuple[type[TieredError], ...] = ()) -> T:
-        started_ms, failed = self._clock.monotonic_ms(), False
+    def _timed(self, operation: str, call: Callable[[], T]) -> T:
+        started_ms, trouble = self._clock.monotonic_ms(), None
         try:
             return call()
-        except (StoreUnavailable, OSError) as error:
-            failed = not isinstance(error, answers)
+        except StoreUnavailable as error:
+            # One object may be locked: that is an answer.
+            trouble = None if operation == "delete" and error.may_be_of_one_object else error.trouble
+            raise
+        except OSError:
+            trouble = StoreTrouble.AWAY
             raise
         finally:
-            self.times.observe(operation, self._clock.monotonic_ms() - started_ms, failed=failed)
+            self.trouble = trouble
+            self.times.observe(operation, self._clock.monotonic_ms() - started_ms, failed=trouble is not None)

@@ -31,7 +31,7 @@ from tiered.config.listeners import ListenerOptions
 from tiered.config.security import check_authentication
 from tiered.config.setting import require_sendable
 from tiered.config.topic import DEFAULTS_OF_TOPICS
-from tiered.errors import InvalidConfig, ObjectMissing, ReadOnly, StoreUnavailable
+from tiered.errors import InvalidConfig, ObjectMissing, ReadOnly, StoreTrouble, StoreUnavailable
 from tiered.file_slice import ReadBatches
 from tiered.metrics import CountersState
 from tiered.read_replica.bucket_topics import BucketPartition, BucketTopic, BucketTopics
@@ -197,7 +197,8 @@ class ReadReplica:
             "broker": self.broker_id,
             "cluster_id": self.cluster_id,
             "view_age_ms": int(self.topics.age_ms),
-            "store_away": self.store.times.is_failing,
+            "store_away": self.store.trouble is StoreTrouble.AWAY,
+            "store_trouble": None if self.store.trouble is None else self.store.trouble.value,
             "unreadable_partitions": list(unreadable[:100]),
         }
 

@@ -32,7 +32,6 @@ from tiered.errors import (
     LostRace,
     MetadataOutcomeUnknown,
     MetadataUnavailable,
-    StoreRefused,
     StoreUnavailable,
     TieredError,
     UploadOverdue,
@@ -409,16 +408,15 @@ class SegmentLifecycle:
         for row in rows:
             try:
                 await self._context.uploads.run(self._context.store.delete, row.key_to_delete)
-            except (StoreRefused, CorruptMetadata) as error:
-                self._refusals.failed(error)
-                self._refused[row.object_id] = self._context.clock.monotonic_ms() + REFUSED_MS
+            except (StoreUnavailable, CorruptMetadata) as error:
                 in_a_row += 1
-                if in_a_row == MAX_REFUSED_IN_A_ROW:
+                is_of_object = isinstance(error, CorruptMetadata) or error.may_be_of_one_object
+                if is_of_object:
+                    self._refusals.failed(error)
+                    self._refused[row.object_id] = self._context.clock.monotonic_ms() + REFUSED_MS
+                if not is_of_object or in_a_row == MAX_REFUSED_IN_A_ROW:
                     failure = error.without_frames()
                     break
-            except StoreUnavailable as error:
-                failure = error.without_frames()
-                break
             else:
                 crash_point("purge.deleted")
                 in_a_row = 0

@@ -7,7 +7,7 @@ import asyncio
 import logging
 
 from tiered.cold.object_store import ObjectStore
-from tiered.errors import InvalidConfig, StoreRefused, TieredError
+from tiered.errors import InvalidConfig, StoreRefused, StoreTrouble, TieredError
 from tiered.formats.object_key import CHECKPOINTS_PREFIX
 from tiered.runtime import BlockingPool
 
@@ -17,12 +17,15 @@ LOOK_MS = 3_000.0
 
 
 async def look_at_store(store: ObjectStore, pool: BlockingPool) -> None:
-    """Returns when the store answers, or is away. Raises StoreRefused where there is no such bucket, or not for us."""
+    """Returns when the store answers, or is away. Raises StoreRefused where there is no such bucket, or not for us;
+    credentials that have expired are renewed without a restart."""
     try:
         async with asyncio.timeout(LOOK_MS / 1000.0):
             await pool.run(lambda: store.list(CHECKPOINTS_PREFIX, limit=1))
-    except (StoreRefused, InvalidConfig):
+    except InvalidConfig:
         raise
     except (TieredError, TimeoutError) as error:
+        if isinstance(error, StoreRefused) and error.trouble is not StoreTrouble.EXPIRED:
+            raise
         reason = str(error) or f"{store.url} did not answer in {LOOK_MS / 1000:g} s"
         log.warning("starting without the store, uploads wait for it: %s", reason)

@@ -20,7 +20,7 @@ from tiered.cold.local import LocalStore
 from tiered.cold.object_store import LocalAddress, ObjectStore, S3Address, StoreCapabilities, parse_store_url
 from tiered.cold.opening import open_store
 from tiered.cold.read_only_store import ReadOnlyStore
-from tiered.errors import InvalidConfig, ObjectExists, TieredError
+from tiered.errors import InvalidConfig, ObjectExists, StoreTrouble, StoreUnavailable, TieredError
 from tiered.runtime import SystemClock, new_uuid
 
 CONNECT_TIMEOUT_MS = 3_000
@@ -150,7 +150,7 @@ def _round_trip(opened: ObjectStore) -> Iterator[CheckResult]:
             yield fail("access", str(error), "Correct --store URL.")
             return
         except TieredError as error:
-            yield fail("access", str(error), _why_not(opened, str(error)))
+            yield fail("access", str(error), _why_not(opened, error))
             return
         if whole != data or part != data[1_000:6_000]:
             yield fail("reading", f"{_shown(opened)} does not give back what was written", "Use another store.")
@@ -192,20 +192,22 @@ class _Timed:
         return result
 
 
-def _why_not(opened: ObjectStore, said: str) -> str:
+def _why_not(opened: ObjectStore, error: TieredError) -> str:
     if opened.url.startswith("file:"):
         return "Let this user write there, or name another folder with --store URL."
-    if any(each in said for each in ("NoCredentials", "PartialCredentials", "ProfileNotFound", "TokenRetrieval")):
-        return "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile (AWS_PROFILE), or the machine's role."
-    if "no bucket" in said or "NoSuchBucket" in said:
-        return "Create the bucket, or name another in --store URL."
-    if "SignatureDoesNotMatch" in said or "InvalidAccessKeyId" in said:
-        return "The credentials are wrong: see AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_PROFILE."
-    if "RequestTimeTooSkewed" in said:
-        return "Set this machine's clock: it is too far off for signed requests."
-    if "AccessDenied" in said or "403" in said:
-        return "Allow s3:PutObject, GetObject, DeleteObject, ListBucket and AbortMultipartUpload to these credentials."
-    return "See that endpoint_url and region are right, and that this machine may reach them."
+    return _ADVICE.get(error.trouble if isinstance(error, StoreUnavailable) else StoreTrouble.AWAY, _ELSEWHERE)
+
+
+_ELSEWHERE = "See that endpoint_url and region are right, and that this machine may reach them."
+_CREDENTIALS = "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile (AWS_PROFILE), or the machine's role."
+_ADVICE = {
+    StoreTrouble.EXPIRED: _CREDENTIALS,
+    StoreTrouble.CREDENTIALS: _CREDENTIALS,
+    StoreTrouble.SKEWED: "Set this machine's clock: it is too far off for signed requests.",
+    StoreTrouble.DENIED: "Allow s3:PutObject, GetObject, DeleteObject, ListBucket and AbortMultipartUpload to these "
+    "credentials.",
+    StoreTrouble.NO_BUCKET: "Create the bucket, or name another in --store URL.",
+}
 
 
 def _overwriting(opened: ObjectStore, key: str, data: bytes) -> CheckResult:

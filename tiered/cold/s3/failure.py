@@ -1,8 +1,9 @@
-"""The meaning of boto3's exceptions: one table from S3's codes to the client's next step.
+"""The meaning of boto3's exceptions: one table from S3's codes to the client's next step, one to people's.
 
-Owns the sorting only. Must never retry and never quote a response's text: it may repeat what was sent.
+Owns the sorting and the advice. Must never retry and never quote a response's text: it may repeat what was sent.
 """
 
+import re
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from enum import Enum
@@ -20,6 +21,8 @@ from botocore.exceptions import ConnectionError as BotoConnectionError
 from botocore.parsers import ResponseParserError
 from urllib3.exceptions import HTTPError
 from urllib3.exceptions import TimeoutError as SilenceError
+
+from tiered.errors import StoreTrouble
 
 _SILENCE = (ConnectTimeoutError, ReadTimeoutError, SilenceError)
 _TRANSPORT = (BotoConnectionError, HTTPClientError, IncompleteReadError, ResponseParserError, HTTPError)
@@ -48,9 +51,69 @@ class Failure:
     code: str
     store_time_ms: int | None = None
     """The time at the store, where its answer has one."""
+    is_locked: bool = False
+    """The answer speaks of a lock on the object."""
 
     def __str__(self) -> str:
         return f"{self.status} {self.code}" if self.status else self.code
+
+    @property
+    def trouble(self) -> StoreTrouble:
+        if self.is_locked:
+            return StoreTrouble.LOCKED
+        if self.meaning is Meaning.REFUSED:
+            return _REFUSALS.get(self.code, StoreTrouble.DENIED)
+        return StoreTrouble.SLOW if self.meaning is Meaning.SLOW_DOWN else StoreTrouble.AWAY
+
+    @property
+    def is_of_credentials(self) -> bool:
+        """Whether other credentials may do; 403 is all that an answer to HEAD says of those that are unknown."""
+        return self.trouble in (StoreTrouble.EXPIRED, StoreTrouble.CREDENTIALS) or self.code == "403"
+
+    def advice(self, now_ms: int) -> str:
+        """What to do about it, on a machine whose clock says `now_ms`."""
+        if self.trouble is StoreTrouble.SKEWED:
+            return _clock_advice(self.store_time_ms, now_ms)
+        return _ADVICE[self.trouble]
+
+
+_ADVICE = {
+    StoreTrouble.AWAY: "try again later",
+    StoreTrouble.SLOW: "it asks for fewer requests; try again later, and lower tiered.upload.concurrency if this lasts",
+    StoreTrouble.EXPIRED: "the session has expired, or what renews it fails; renew the credentials where they come "
+    "from, and they are read again without a restart",
+    StoreTrouble.CREDENTIALS: "it does not know these credentials, or there are none; correct them where they come "
+    "from, and they are read again without a restart",
+    StoreTrouble.DENIED: "check the bucket's name, the credentials and their permissions",
+    StoreTrouble.LOCKED: "a lock or a retention rule of the bucket keeps this object; wait for its end, or lift it",
+    StoreTrouble.NO_BUCKET: "create the bucket, or name another",
+}
+
+_REFUSALS = {
+    "400": StoreTrouble.EXPIRED,  # What is left of ExpiredToken in an answer to HEAD, which has no body
+    "ExpiredToken": StoreTrouble.EXPIRED,
+    "ExpiredTokenException": StoreTrouble.EXPIRED,
+    "TokenRefreshRequired": StoreTrouble.EXPIRED,
+    "InvalidIdentityToken": StoreTrouble.EXPIRED,  # STS, for the token of a web identity
+    "CredentialRetrievalError": StoreTrouble.EXPIRED,
+    "LoginRefreshRequired": StoreTrouble.EXPIRED,
+    "TokenRetrievalError": StoreTrouble.EXPIRED,
+    "UnauthorizedSSOTokenError": StoreTrouble.EXPIRED,
+    "InvalidAccessKeyId": StoreTrouble.CREDENTIALS,
+    "InvalidToken": StoreTrouble.CREDENTIALS,
+    "InvalidTokenId": StoreTrouble.CREDENTIALS,  # MinIO
+    "SignatureDoesNotMatch": StoreTrouble.CREDENTIALS,
+    "NoCredentialsError": StoreTrouble.CREDENTIALS,
+    "PartialCredentialsError": StoreTrouble.CREDENTIALS,
+    "ProfileNotFound": StoreTrouble.CREDENTIALS,
+    "RequestTimeTooSkewed": StoreTrouble.SKEWED,
+    "ObjectLocked": StoreTrouble.LOCKED,  # MinIO
+    "NoSuchBucket": StoreTrouble.NO_BUCKET,
+}
+"""Refusals that are more than "denied"."""
+
+_LOCK = re.compile(r"object.?lock|WORM|retention", re.IGNORECASE)
+"""AWS has no code for a locked object, only a text beside AccessDenied."""
 
 
 _BY_CODE = {
@@ -74,8 +137,7 @@ _BY_CODE = {
     "NotImplemented": Meaning.NOT_SUPPORTED,
     "InvalidArgument": Meaning.NOT_SUPPORTED,
     "InvalidRequest": Meaning.NOT_SUPPORTED,
-    "NoSuchBucket": Meaning.REFUSED,
-    "RequestTimeTooSkewed": Meaning.REFUSED,
+    **dict.fromkeys(_REFUSALS, Meaning.REFUSED),
 }
 
 
@@ -99,7 +161,19 @@ def _sort_answer(error: ClientError) -> Failure:
     meaning = _BY_CODE.get(code)
     if meaning is None:
         meaning = _by_status(status)
-    return Failure(meaning=meaning, status=status, code=code[:64], store_time_ms=_store_time_ms(error))
+    return Failure(
+        meaning=meaning,
+        status=status,
+        code=code[:64],
+        store_time_ms=_store_time_ms(error),
+        is_locked=code == "AccessDenied" and _LOCK.search(str(error.response["Error"].get("Message", ""))) is not None,
+    )
+
+
+def _clock_advice(store_time_ms: int | None, now_ms: int) -> str:
+    ahead_s = 0 if store_time_ms is None else (now_ms - store_time_ms) // 1000
+    off = f"{abs(ahead_s)} s {'ahead of' if ahead_s > 0 else 'behind'} the store's" if ahead_s else "wrong"
+    return f"this machine's clock is {off}: let NTP set it (chronyc tracking, timedatectl)"
 
 
 def _store_time_ms(error: ClientError) -> int | None:

@@ -21,7 +21,15 @@ from tiered.cold.request_counts import RequestCounts
 from tiered.cold.s3.body_deadlines import BodyDeadlines
 from tiered.cold.s3.failure import Failure, Meaning, sort_failure
 from tiered.cold.upload_deadline import UploadDeadline
-from tiered.errors import CorruptObject, InvalidConfig, ObjectMissing, StoreRefused, StoreUnavailable, TieredError
+from tiered.errors import (
+    CorruptObject,
+    InvalidConfig,
+    ObjectMissing,
+    StoreRefused,
+    StoreTrouble,
+    StoreUnavailable,
+    TieredError,
+)
 from tiered.rules.pacing import adaptive_limit
 from tiered.runtime import Clock, SystemClock, jittered_backoff_ms
 
@@ -100,12 +108,6 @@ class RequestLimit:
             self._limit = adaptive_limit.succeeded(self._limit)
             if self._limit.allowed > before:
                 self._changed.notify()
-
-
-def _clock_advice(store_time_ms: int | None, now_ms: int) -> str:
-    ahead_s = 0 if store_time_ms is None else (now_ms - store_time_ms) // 1000
-    off = f"{abs(ahead_s)} s {'ahead of' if ahead_s > 0 else 'behind'} the store's" if ahead_s else "wrong"
-    return f"this machine's clock is {off}: let NTP set it (chronyc tracking, timedatectl)"
 
 
 class S3Requests:
@@ -197,9 +199,11 @@ class S3Requests:
                 self.state.timeouts += failure.meaning is Meaning.TIMED_OUT
             elif failure.meaning is not Meaning.AGAIN or failure.code in final_codes:
                 raise RequestFailedError(failure, attempts=attempt + 1)
+        assert failure is not None
         raise StoreUnavailable(
             f"the store {self._address.url} failed {max_attempts} times to {operation} {key} (last: {failure}); "
-            "try again later"
+            f"{failure.advice(SystemClock().now_ms())}",
+            failure.trouble,
         )
 
     def ask(self, operation: str, key: str, request: Callable[[], T], *, deadline: UploadDeadline | None = None) -> T:
@@ -227,17 +231,15 @@ class S3Requests:
                 return CorruptObject(f"object {key} ends before the bytes asked for: truncated")
             case Meaning.NO_UPLOAD:
                 return StoreUnavailable(f"somebody aborted the upload of {key}; upload it again")
-            case Meaning.REFUSED:
-                if failure.code == "NoSuchBucket":
-                    advice = "create the bucket, or name another"
-                elif failure.code == "RequestTimeTooSkewed":
-                    advice = _clock_advice(failure.store_time_ms, SystemClock().now_ms())
-                else:
-                    advice = "check the bucket's name, the credentials and their permissions"
-                return StoreRefused(f"the store {self._address.url} refused to {operation} {key} ({failure}): {advice}")
             case _:
-                return StoreUnavailable(
-                    f"the store {self._address.url} did not {operation} {key} ({failure}); try later"
+                kind, did_not = (
+                    (StoreUnavailable, "did not")
+                    if failure.trouble is StoreTrouble.AWAY
+                    else (StoreRefused, "refused to")
+                )
+                advice = failure.advice(SystemClock().now_ms())
+                return kind(
+                    f"the store {self._address.url} {did_not} {operation} {key} ({failure}): {advice}", failure.trouble
                 )
 
     def close(self) -> None:

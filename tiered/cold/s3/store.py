@@ -34,6 +34,7 @@ from tiered.errors import (
     ObjectExists,
     ObjectMissing,
     StoreRefused,
+    StoreTrouble,
     StoreUnavailable,
 )
 from tiered.runtime import SystemClock, new_uuid
@@ -370,7 +371,9 @@ class S3Store:
             self._requests.call("head bucket", key, lambda: self._requests.client.head_bucket(Bucket=self._bucket))
         except RequestFailedError as failed:
             if failed.meaning is Meaning.MISSING:
-                raise StoreRefused(f"there is no bucket {self._bucket!r} behind {self.url}; create it") from failed
+                raise StoreRefused(
+                    f"there is no bucket {self._bucket!r} behind {self.url}; create it", StoreTrouble.NO_BUCKET
+                ) from failed
             # Not allowed to look at the bucket itself: then the object's own answer has to do.
 
     def _probe_checksum(self, key: str, data: bytes) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 from aiohttp import web
 
 from tiered.broker.host.process_facts import read_process_facts
-from tiered.errors import TieredError
+from tiered.errors import StoreTrouble, TieredError
 from tiered.metrics import DESCRIBED
 from tiered.read_replica.bucket_topics import BucketTopic
 from tiered.read_replica.replica import ReadReplica
@@ -44,7 +44,10 @@ _HEALTH = schema.record(
         "broker": schema.integer("This broker's number."),
         "cluster_id": schema.text("Of the cluster that writes the bucket."),
         "view_age_ms": schema.integer("How long ago the last look at the whole bucket began."),
-        "store_away": schema.boolean(),
+        "store_away": schema.boolean("True while the bucket does not answer."),
+        "store_trouble": schema.nullable(
+            schema.text("Why the newest read failed.", allowed=[each.value for each in StoreTrouble])
+        ),
         "unreadable_partitions": schema.array(schema.text(), "Their checkpoints are damaged; the first 100."),
     },
     is_open=True,

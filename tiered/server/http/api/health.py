@@ -6,11 +6,12 @@ object store stops neither, and other brokers' trouble is not this one's. A brok
 
 from aiohttp import web
 
+from tiered.errors import StoreTrouble
 from tiered.rules.security.acl import CLUSTER_NAME, Operation, ResourceType
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.door.rights import PRINCIPAL, may
 from tiered.server.http.messages.route import Answer, answers_json, route, tagged
-from tiered.server.http.messages.schema import array, boolean, integer, mapping, record, text
+from tiered.server.http.messages.schema import array, boolean, integer, mapping, nullable, record, text
 from tiered.server.http.metrics.cluster_view import VIEWS, health_of
 
 HEALTH = record(
@@ -24,6 +25,11 @@ HEALTH = record(
         ),
         "disk_full": boolean("True while writes are refused to keep a reserve."),
         "upload_backlog_bytes": integer("Bytes of closed segments that wait for their upload."),
+        "store_away": boolean("True while the object store does not answer."),
+        "store_trouble": nullable(
+            text("Why the newest operation of the object store failed.", allowed=[each.value for each in StoreTrouble])
+        ),
+        "undeletable_objects": integer("Objects that the store does not let this broker delete."),
         "findings": mapping(integer(), "What reconciling and scrubbing found and have not seen mended, by kind."),
         "stale_checkpoints": integer("Checkpoints in the bucket that are older than what they describe."),
         "fenced": boolean("True while the cluster holds this broker for out of service: it leads nothing."),

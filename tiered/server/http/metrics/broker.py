@@ -22,6 +22,7 @@ from tiered.broker.partitions.topics import Topic
 from tiered.broker.people.client_metrics import WHO, Outcome, Series
 from tiered.broker.people.lag_history import GroupLag
 from tiered.broker.transactions.coordinator import TransactionCoordinator
+from tiered.errors import StoreTrouble
 from tiered.metrics import DESCRIBED, CountersState, Metric
 from tiered.read_replica.replica import ReadReplica
 from tiered.rules.security.quotas import QuotaKey
@@ -107,9 +108,15 @@ _OF_STORE = (
     ),
     counter(
         "tiered_store_errors_total",
-        "Operations that failed because the object store was away or failed.",
+        "Operations that failed because the object store was away, failed or refused.",
         lambda store: store.times.failures(),
         "operation",
+    ),
+    gauge(
+        "tiered_store_trouble",
+        "1 for the kind of trouble that the newest operation of the object store met.",
+        lambda store: {each.value: int(each is store.trouble) for each in StoreTrouble},
+        "kind",
     ),
     counter("tiered_store_retries_total", "Requests to the store that were repeated.", "retries"),
     counter("tiered_store_slow_downs_total", "Times the store asked to slow down.", "slow_downs"),

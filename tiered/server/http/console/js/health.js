@@ -4,6 +4,10 @@ import { counted, duration, size, whole } from "./format.js";
 
 const LATE_UPLOAD_MS = 10 * 60_000;
 const MANY = 5;
+const STORE_TROUBLE = {
+  away: "Away", slow: "Slow", expired: "Session expired", credentials: "Wrong credentials", skewed: "Clock is off",
+  denied: "Refuses", locked: "Locked", no_bucket: "No bucket",
+};
 // Findings of these kinds mean that records cannot be read, or are on disks alone for good. The others can wait.
 export const GRAVE = new Set(["missing", "wrong-size", "damaged", "catalogue", "stuck-upload"]);
 
@@ -12,7 +16,7 @@ export function healthWord(data) {
   const found = combined(data);
   if (!found.serving) return ["bad", "Not serving"];
   if (found.failed.length || found.full.length || found.offline_partitions || found.under_min_isr_partitions) return ["bad", "Trouble"];
-  if (found.sql_away || found.store_away || found.missing.length || found.under_replicated_partitions || isGrave(found.findings)) return ["warn", "Degraded"];
+  if (found.sql_away || found.store_trouble || found.missing.length || found.under_replicated_partitions || isGrave(found.findings)) return ["warn", "Degraded"];
   return ["good", "Healthy"];
 }
 
@@ -54,7 +58,7 @@ export function checksOf(data) {
     ? [name, ["quiet", word], `Of the brokers that answer: ${text}`] : [name, [kind, word], text])));
   checks.push(
     ["Metadata store", found.sql_away ? ["bad", "Away"] : ["good", "Reachable"], found.sql_away ? `Produce and fetch go on; topics cannot be changed${several ? ", nobody can be elected" : ""}, and offset commits fail until it is back.` : "Topics, offsets and segments are recorded."],
-    ["Object store", found.store_away ? ["bad", "Away"] : ["good", "Reachable"], found.store_away ? "Hot records are served; cold ones cannot be read, and uploads wait on disk." : "Uploads and cold reads work."]);
+    ["Object store", found.store_trouble ? ["bad", STORE_TROUBLE[found.store_trouble]] : ["good", "Reachable"], found.store_trouble ? "Hot records are served; cold ones cannot be read, and uploads wait on disk. The broker's log says what to do." : "Uploads and cold reads work."]);
   return checks;
 }
 
@@ -74,7 +78,7 @@ function combined({ brokers, health }) {
     stale: sum("stale_checkpoints"),
     findings: told.flatMap((each) => Object.entries(each.findings || {})).filter(([, count]) => count > 0),
     sql_away: told.some((each) => each.sql_away),
-    store_away: told.some((each) => each.store_away),
+    store_trouble: told.map((each) => each.store_trouble).find(Boolean),
   };
 }
 
