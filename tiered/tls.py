@@ -150,12 +150,12 @@ class Reloaded:
         self._make = make
         self._files = material.files
         self._what = what
-        self._stamp = _stamp(self._files)
+        self._stamp = stamp_of(self._files)
         self.current = make()
 
     def refresh(self) -> bool:
         """Whether a changed file gave a new context. Reads files: to be called in a thread."""
-        stamp = _stamp(self._files)
+        stamp = stamp_of(self._files)
         if stamp == self._stamp:
             return False
         self._stamp = stamp
@@ -170,7 +170,7 @@ class Reloaded:
         return True
 
 
-def _stamp(files: tuple[Path, ...]) -> Stamp:
+def stamp_of(files: tuple[Path, ...]) -> Stamp:
     """A value that changes when a file is written or replaced, also where a link to its folder is, as in Kubernetes."""
     found: list[tuple[int, int, int] | None] = []
     for path in files:

@@ -27,6 +27,7 @@ class S3FaultKind(Enum):
     BAD_DIGEST = "answers 400 BadDigest, as if the body had been damaged on its way; the request does not arrive"
     ERROR_IN_200 = "answers 200 with an <Error> body, as completions of multipart uploads may; nothing arrives"
     ACCESS_DENIED = "answers 403 AccessDenied, as for a role that may not do this; the request does not arrive"
+    SESSION_EXPIRED = "answers 400 ExpiredToken, as for a session whose time is over; the request does not arrive"
     RESET = "resets the connection; the request does not arrive"
     RESET_AFTER = "the request is carried out, then the connection is reset without an answer"
     TRUNCATE = "sends half of the body it announced, then closes"
@@ -44,6 +45,7 @@ _ERRORS = {
     S3FaultKind.SLOW_DOWN: (503, "SlowDown"),
     S3FaultKind.BAD_DIGEST: (400, "BadDigest"),
     S3FaultKind.ACCESS_DENIED: (403, "AccessDenied"),
+    S3FaultKind.SESSION_EXPIRED: (400, "ExpiredToken"),
     S3FaultKind.ERROR_IN_200: (200, "InternalError"),
 }
 
@@ -84,6 +86,8 @@ class FaultyS3:
     _chance_seconds: float = 0.0
     ignored_headers: set[str] = field(default_factory=set)
     refused_headers: set[str] = field(default_factory=set)
+    expired_keys: set[str] = field(default_factory=set)
+    """Access keys of sessions whose time is over: what is signed with one meets SESSION_EXPIRED."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
     healed: threading.Event = field(default_factory=threading.Event)
     _clock: SystemClock = field(default_factory=SystemClock)
@@ -172,6 +176,7 @@ class FaultyS3:
         """No more faults; delays that have begun are over."""
         self.ignored_headers.clear()
         self.refused_headers.clear()
+        self.expired_keys.clear()
         with self._lock:
             self._rules.clear()
             self._by_chance = lambda: None
@@ -208,6 +213,8 @@ class FaultyS3:
         path = unquote(split.path)
         with self._lock:
             fault, seconds = self._choose(method, path, split.query, "Range" in headers)
+            if any(f"Credential={key}/" in headers.get("Authorization", "") for key in self.expired_keys):
+                fault = S3FaultKind.SESSION_EXPIRED
             self.seen.append(
                 SeenRequest(
                     method=method,

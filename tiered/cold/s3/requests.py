@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
@@ -32,6 +32,9 @@ from tiered.errors import (
 )
 from tiered.rules.pacing import adaptive_limit
 from tiered.runtime import Clock, SystemClock, jittered_backoff_ms
+
+if TYPE_CHECKING:
+    from tiered.cold.s3.credentials import RenewedCredentials
 
 T = TypeVar("T")
 
@@ -138,6 +141,7 @@ class S3Requests:
         self._closing = threading.Event()
         self._making = threading.Lock()
         self._made_client: Any = None
+        self._credentials: RenewedCredentials | None = None
         self.state = S3State()
 
     @property
@@ -177,6 +181,7 @@ class S3Requests:
             with self._limit.slot() as began_ms:
                 if deadline is not None:
                     deadline.check(failure)
+                generation = 0 if self._credentials is None else self._credentials.generation
                 self.state.requests.add(operation)
                 try:
                     answer = request()
@@ -197,6 +202,8 @@ class S3Requests:
                 self._limit.overloaded(began_ms)
                 self.state.slow_downs += failure.meaning is Meaning.SLOW_DOWN
                 self.state.timeouts += failure.meaning is Meaning.TIMED_OUT
+            elif failure.is_of_credentials and self._credentials and self._credentials.renew(generation):
+                continue
             elif failure.meaning is not Meaning.AGAIN or failure.code in final_codes:
                 raise RequestFailedError(failure, attempts=attempt + 1)
         assert failure is not None
@@ -251,11 +258,16 @@ class S3Requests:
 
     def _make_client(self) -> Any:
         import boto3  # 0.2 s that only the first request pays
+        import botocore.session
         from botocore.config import Config
 
         from tiered.cold.s3.answers import bound_answers
+        from tiered.cold.s3.credentials import RenewedCredentials
 
-        session = boto3.session.Session()
+        core = botocore.session.Session()
+        self._credentials = RenewedCredentials(SystemClock())
+        core.register_component("credential_provider", self._credentials)
+        session = boto3.session.Session(botocore_session=core)
         region: str | None = self._address.region or session.region_name
         if region is None:
             if self._address.endpoint_url is None:
