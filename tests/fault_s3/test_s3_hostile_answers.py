@@ -9,7 +9,9 @@ import pytest
 from tests.fault_s3.hostile_s3 import Answer, HostileS3, hostile_s3, listing, uploads, whole
 from tiered.cli.doctor.store import _why_not
 from tiered.cold.s3.store import S3Store
-from tiered.errors import StoreRefused, StoreUnavailable
+from tiered.cold.timed_store import TimedStore
+from tiered.errors import StoreRefused, StoreTrouble, StoreUnavailable
+from tiered.runtime import SystemClock
 
 Ask = Callable[[S3Store], object]
 
@@ -209,3 +211,44 @@ def test_a_clock_that_is_off_is_what_the_refusal_speaks_of(date: str, words: str
             LIST(store)
     assert "403 RequestTimeTooSkewed" in str(refused.value)
     assert _why_not(store, refused.value).startswith("Set this machine's clock")
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "trouble", "advice"),
+    [
+        ("400 Bad Request", "ExpiredToken", StoreTrouble.EXPIRED, "renew the credentials where they come from"),
+        ("400 Bad Request", "TokenRefreshRequired", StoreTrouble.EXPIRED, "renew the credentials where they come from"),
+        ("403 Forbidden", "InvalidAccessKeyId", StoreTrouble.CREDENTIALS, "does not know these credentials"),
+        ("403 Forbidden", "SignatureDoesNotMatch", StoreTrouble.CREDENTIALS, "does not know these credentials"),
+        ("403 Forbidden", "RequestTimeTooSkewed", StoreTrouble.SKEWED, "clock is wrong: let NTP set it"),
+        ("403 Forbidden", "AccessDenied", StoreTrouble.DENIED, "the credentials and their permissions"),
+        ("403 Forbidden", "SomethingNew", StoreTrouble.DENIED, "the credentials and their permissions"),
+        ("403 Forbidden", "AccessDenied protected by object lock", StoreTrouble.LOCKED, "wait for its end, or lift it"),
+        ("400 Bad Request", "ObjectLocked", StoreTrouble.LOCKED, "wait for its end, or lift it"),
+        ("404 Not Found", "NoSuchBucket", StoreTrouble.NO_BUCKET, "create the bucket, or name another"),
+        ("503 Service Unavailable", "SlowDown", StoreTrouble.SLOW, "asks for fewer requests"),
+        ("429 Too Many Requests", "Whatever", StoreTrouble.SLOW, "asks for fewer requests"),
+        ("500 Internal Server Error", "InternalError", StoreTrouble.AWAY, "try again later"),
+        ("507 Insufficient Storage", "Full", StoreTrouble.AWAY, "try again later"),
+    ],
+)
+def test_each_kind_of_refusal_has_its_word_and_says_what_helps(
+    status: str, code: str, trouble: StoreTrouble, advice: str
+) -> None:
+    code, _, message = code.partition(" ")
+    body = f"<Error><Code>{code}</Code><Message>{message}</Message></Error>".encode()
+    refusal = whole(body, status=status)
+    with hostile_s3(lambda connection, _: connection.sendall(refusal)) as (store, _):
+        timed = TimedStore(store, SystemClock())
+        with pytest.raises(StoreUnavailable) as failed:
+            timed.get("k", max_bytes=10)
+        passes = trouble in (StoreTrouble.AWAY, StoreTrouble.SLOW)
+        assert isinstance(failed.value, StoreRefused) is not passes
+        assert timed.trouble is failed.value.trouble is trouble
+        assert advice in str(failed.value)
+        assert code in str(failed.value)
+
+        of_one_object = trouble in (StoreTrouble.DENIED, StoreTrouble.LOCKED)
+        with pytest.raises(StoreUnavailable):
+            timed.delete("k")
+        assert timed.trouble is (None if of_one_object else trouble)
