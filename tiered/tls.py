@@ -142,7 +142,8 @@ def shown(pem: str) -> str:
 class Reloaded:
     """A context that follows its files: `current` is what new connections use.
 
-    Files that do not load leave the context as it is, and the log says so once for each change of them.
+    Files that do not load leave the context as it is, and are tried again: they may be half written, or no descriptor
+    was free. The log says so once for each change of them.
     """
 
     def __init__(self, make: Callable[[], ssl.SSLContext], material: TlsMaterial, *, what: str) -> None:
@@ -150,22 +151,24 @@ class Reloaded:
         self._make = make
         self._files = material.files
         self._what = what
-        self._stamp = stamp_of(self._files)
+        self._loaded = self._refused = stamp_of(self._files)
         self.current = make()
 
     def refresh(self) -> bool:
         """Whether a changed file gave a new context. Reads files: to be called in a thread."""
         stamp = stamp_of(self._files)
-        if stamp == self._stamp:
+        if stamp == self._loaded:
             return False
-        self._stamp = stamp
         try:
             self.current = self._make()
         except InvalidConfig as error:
-            log.error(
-                "%s goes on with its certificates from before, for the new ones do not load: %s", self._what, error
-            )
+            if stamp != self._refused:
+                self._refused = stamp
+                log.error(
+                    "%s goes on with its certificates from before, for the new ones do not load: %s", self._what, error
+                )
             return False
+        self._loaded = stamp
         log.info("%s has new certificates", self._what)
         return True
 
