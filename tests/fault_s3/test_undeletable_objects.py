@@ -4,12 +4,16 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
 from tests.fault_s3.moto_server import BUCKET
 from tests.fault_s3.tiering_broker import committed, eventually, fill, make_topic, tiering_broker, uploaded
-from tiered.testing.faulty_s3 import FaultyS3
+from tiered.cold.s3.store import S3Store
+from tiered.errors import StoreRefused
+from tiered.meta import topics
+from tiered.testing.faulty_s3 import FaultyS3, S3FaultKind
 from tiered.testing.moto_s3 import s3_client
 
 SEGMENTS = 6
@@ -56,3 +60,40 @@ async def test_one_object_that_may_not_be_deleted_holds_up_no_other(
             deletes = faults.count("DELETE")
             await broker.lifecycle.sweep()
             assert faults.count("DELETE") == deletes, "neither what is gone nor what is refused is deleted again"
+
+
+async def test_a_deleted_topic_whose_checkpoint_may_not_be_deleted_holds_up_no_other(
+    tmp_path: Path, faults: FaultyS3
+) -> None:
+    async with tiering_broker(tmp_path, faults) as broker:
+        ids = [(await make_topic(broker, name))[0].topic_partition.topic_id for name in ("a", "b", "c")]
+        for name in ("a", "b", "c"):
+            await broker.admin.delete_topic(broker.topics.by_name(name))
+
+        async def remembered() -> set[UUID]:
+            rows = await broker.database.read(
+                lambda conn: topics.list_forgettable(conn, deleted_before_ms=2**60, limit=10)
+            )
+            return {row.topic_id for row in rows}
+
+        assert await remembered() == set(ids)
+        faults.inject(S3FaultKind.ACCESS_DENIED, method="DELETE", path_contains=str(ids[0]), times=None)
+        with pytest.raises(StoreRefused):
+            await broker.lifecycle.forget_deleted_topics()
+        assert await remembered() == {ids[0]}
+        faults.heal()
+        await broker.lifecycle.forget_deleted_topics()
+        assert await remembered() == set()
+
+
+def test_an_upload_that_may_not_be_ended_holds_up_no_other(
+    faults: FaultyS3, endpoint_url: str, store: S3Store, prefix: str
+) -> None:
+    client = s3_client(endpoint_url)
+    for key in ("a", "b", "c"):
+        client.create_multipart_upload(Bucket=BUCKET, Key=f"{prefix}/{key}")
+    client.close()
+    faults.inject(S3FaultKind.ACCESS_DENIED, method="DELETE", path_contains="/a", times=None)
+    assert store.abort_abandoned_uploads("", started_before_ms=1 << 62) == ("b", "c")
+    faults.heal()
+    assert store.abort_abandoned_uploads("", started_before_ms=1 << 62) == ("a",)

@@ -426,7 +426,10 @@ class SegmentLifecycle:
             raise failure
 
     async def forget_deleted_topics(self) -> None:
-        """Ends deleted topics of which no object is left: their checkpoints first, then their last rows."""
+        """Ends deleted topics of which no object is left: their checkpoints first, then their last rows.
+
+        One whose checkpoints may not be deleted holds up no other. Raises StoreUnavailable behind them.
+        """
         # Brokers learn of a deletion by its tombstone: one that was cut off for a while must still find it.
         grace_ms = FORGET_DELETED_AFTER_MS if len(self._image.brokers) > 1 else -1
         before_ms = self._context.clock.now_ms() - grace_ms
@@ -437,13 +440,24 @@ class SegmentLifecycle:
             return
         if self._checkpoints.cluster_is_stale:
             await self._checkpoints.write_stale()
+        gone: list[UUID] = []
+        failure: TieredError | None = None
         for topic in found:
-            await self._checkpoints.remove(topic.topic_id, topic.partition_count)
-            crash_point("forget.checkpoints_removed")
-        ids = [topic.topic_id for topic in found]
-        await self._context.database.run(
-            lambda conn: topics.forget_deleted(conn, deleted_before_ms=before_ms, only=ids)
-        )
+            try:
+                await self._checkpoints.remove(topic.topic_id, topic.partition_count)
+            except StoreUnavailable as error:
+                failure = error.without_frames()
+                if not error.may_be_of_one_object:
+                    break
+            else:
+                crash_point("forget.checkpoints_removed")
+                gone.append(topic.topic_id)
+        if gone:
+            await self._context.database.run(
+                lambda conn: topics.forget_deleted(conn, deleted_before_ms=before_ms, only=gone)
+            )
+        if failure is not None:
+            raise failure
 
     async def forget_purged(self) -> None:
         """Keeps the metadata store from growing for ever: rows of objects that are long gone."""

@@ -47,6 +47,8 @@ _UPLOADS_PER_PAGE = 1000
 _MOST_UPLOAD_PAGES = 100
 """A store that always has one more page is not followed for ever: what is left is looked at the next time."""
 _MOST_ABORTS = 10_000
+_MOST_REFUSED_IN_A_ROW = 10
+"""One upload that may not be ended holds up no other; after so many it is not about single ones."""
 _PIECE_BYTES = 256 << 10
 _RUN_BYTES = 8 << 20
 """Each request costs a round trip and money."""
@@ -280,6 +282,7 @@ class S3Store:
     def abort_abandoned_uploads(self, prefix: str, *, started_before_ms: int) -> tuple[str, ...]:
         cut = len(self._name(""))
         aborted: list[str] = []
+        refused_in_a_row = 0
         marker: dict[str, Any] = {}
         for _ in range(_MOST_UPLOAD_PAGES):
             wanted = {"Prefix": self._name(prefix), "MaxUploads": _UPLOADS_PER_PAGE, **marker}
@@ -288,9 +291,13 @@ class S3Store:
             for upload in answer.get("Uploads", []):
                 if upload["Initiated"].timestamp() * 1000 >= started_before_ms:
                     continue
-                if len(aborted) == _MOST_ABORTS or not self._uploads.abort(upload["Key"], upload["UploadId"]):
+                if len(aborted) == _MOST_ABORTS or refused_in_a_row == _MOST_REFUSED_IN_A_ROW:
                     return tuple(aborted)
-                aborted.append(upload["Key"][cut:])
+                if self._uploads.abort(upload["Key"], upload["UploadId"], max_attempts=2):
+                    aborted.append(upload["Key"][cut:])
+                    refused_in_a_row = 0
+                else:
+                    refused_in_a_row += 1
             if not answer.get("IsTruncated") or not answer.get("NextKeyMarker"):
                 break
             marker = {"KeyMarker": answer["NextKeyMarker"], "UploadIdMarker": answer.get("NextUploadIdMarker", "")}

@@ -161,7 +161,9 @@ class S3Uploads:
                 lambda: self._requests.client.abort_multipart_upload(Bucket=self._bucket, Key=name, UploadId=upload_id),
                 max_attempts=max_attempts,
             )
-        except (RequestFailedError, StoreUnavailable):
+        except RequestFailedError as failed:
+            return failed.meaning is Meaning.NO_UPLOAD
+        except StoreUnavailable:
             return False
         return True
 
