@@ -22,6 +22,7 @@ from tiered.broker.control.handover import hand_over
 from tiered.broker.control.heartbeats import Heartbeats
 from tiered.broker.control.reassignments import Reassignments
 from tiered.broker.control.registration import WILDCARD_ADDRESSES, Registration
+from tiered.broker.control.seen_changes import NOTE_INTERVAL_MS, SeenChanges
 from tiered.broker.groups.checkpoints import GroupCheckpointWriter
 from tiered.broker.groups.coordinator import GroupCoordinator
 from tiered.broker.groups.slots import HeldSlots
@@ -29,7 +30,6 @@ from tiered.broker.host.data_folder import DataFolder
 from tiered.broker.host.disk_reserve import DiskReserve
 from tiered.broker.host.producer_ids import ProducerIds
 from tiered.broker.host.resource_configs import ResourceConfigs
-from tiered.broker.host.seen_changes import NOTE_INTERVAL_MS, SeenChanges
 from tiered.broker.partitions.agenda import PartitionAgenda
 from tiered.broker.partitions.batch_checks import LongValidations
 from tiered.broker.partitions.failed_replicas import FailedReplicas
