@@ -16,7 +16,7 @@ pytest_plugins = ["tests.meta_databases"]
 
 
 def a_broker(*, seen: Seen | None = None) -> History:
-    return History(seen, on_went_back=lambda _: None)
+    return History(seen, broker_id=1, on_went_back=lambda _: None)
 
 
 def enter(database: Database, history: History, server: str) -> str | None:
@@ -103,14 +103,23 @@ def test_it_is_noticed_however_many_changes_and_starts_have_come_since(database:
 
 
 def test_another_database_of_the_same_cluster_is_refused(database: Database) -> None:
-    history = a_broker(seen=Seen(start=1, server="of another machine", change_number=0))
+    seen = Seen(cluster_id="test-cluster", start=1, server="of another machine", change_number=0)
     assert enter(database, a_broker(), "first") is None
-    assert enter(database, history, "first") is not None
+    assert "has another past" in str(enter(database, a_broker(seen=seen), "first"))
+
+
+def test_the_database_of_another_cluster_is_left_as_it_is(database: Database) -> None:
+    """Somebody gave a broker the wrong --meta: it must not stop those who belong there."""
+    assert enter(database, a_broker(), "first") is None
+    stranger = a_broker(seen=Seen(cluster_id="another", start=7, server="first", change_number=1_000))
+    assert enter(database, stranger, "first") is None
+    assert not stranger.has_entered("first")
+    assert went_back(database) is None
 
 
 def test_an_answer_that_comes_when_its_server_was_replaced_counts(database: Database) -> None:
     told: list[str] = []
-    history = History(None, on_went_back=told.append)
+    history = History(None, broker_id=1, on_went_back=told.append)
     assert enter(database, history, "first") is None
     before = change(database)
     history.saw("first", before)

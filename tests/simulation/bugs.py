@@ -383,7 +383,7 @@ MUTANTS = (
     Mutant(
         name="serves_what_went_back",
         breaks="R14: a database that has lost what was seen is gone on with",
-        patches=lambda: [(history, "_went_back", lambda conn, known: None)],
+        patches=lambda: [(history.History, "_went_back_behind", lambda self, conn, known: None)],
         plan=FORGETFUL,
     ),
 )

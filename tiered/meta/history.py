@@ -10,7 +10,7 @@ anything else of it is used, and a broker that had seen more knows that the rest
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection, insert, select, update
 
@@ -26,8 +26,9 @@ NOT_YET = 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """The last change that a broker has seen, and the start of the database in which it was."""
+    """The last change of a cluster that a broker has seen, and the start of the database in which it was."""
 
+    cluster_id: str
     start: int
     server: str
     change_number: int
@@ -36,7 +37,8 @@ class Seen:
 class History:
     """Of one process. Everything may be called from any thread; `on_went_back` is called once, from one of them."""
 
-    def __init__(self, seen: Seen | None, *, on_went_back: Callable[[str], None]) -> None:
+    def __init__(self, seen: Seen | None, *, broker_id: int, on_went_back: Callable[[str], None]) -> None:
+        self._broker_id = broker_id
         self._on_went_back = on_went_back
         self._lock = threading.Lock()
         self._known = seen
@@ -61,18 +63,21 @@ class History:
 
     def enter(self, conn: Connection, server: str) -> str | None:
         """Writes the server's start down, if nobody has; and why the database must not be used, if so: it has to be
-        refused, with `refuse`, once the transaction was committed. A database of no cluster yet is left as it is."""
-        row = cluster.find(conn)
-        if row is None or row.went_back is not None:
-            return None if row is None else row.went_back
-        began = _written_down(conn, server)
+        refused, with `refuse`, once the transaction was committed. A database of no cluster, or of another one than
+        this broker's, is left as it is: a registration refuses that."""
+        row, known = cluster.find(conn), self._known
+        if row is None or (known is not None and known.cluster_id != row.cluster_id):
+            return None
+        if row.went_back is not None:
+            return row.went_back
+        began = _written_down(conn, row.cluster_id, server)
         with self._lock:
             known = self._known
-            reason = None if known is None else _went_back(conn, known)
+            reason = None if known is None else self._went_back_behind(conn, known)
             if reason is None:
                 self._entered = began
                 seen = began.change_number if known is None else max(began.change_number, known.change_number)
-                self._known = Seen(start=began.start, server=server, change_number=seen)
+                self._known = replace(began, change_number=seen)
         if reason is not None:
             conn.execute(update(cluster_table).where(cluster_table.c.id == ONLY_ROW).values(went_back=reason))
         return reason
@@ -84,11 +89,11 @@ class History:
             if known is None or entered is None or change_number <= known.change_number:
                 return
             if entered.server == server:
-                self._known = Seen(start=known.start, server=server, change_number=change_number)
+                self._known = replace(known, change_number=change_number)
                 return
         # The answer of a server that another one has replaced meanwhile.
         if change_number > entered.change_number:
-            self.refuse(_words(change_number, entered.change_number))
+            self.refuse(self._words(change_number, entered.change_number))
 
     def refuse(self, reason: str) -> None:
         """No call is made any more: this broker, or another one, knows that changes are gone."""
@@ -97,6 +102,24 @@ class History:
                 return
             self._went_back = reason
         self._on_went_back(reason)
+
+    def _went_back_behind(self, conn: Connection, known: Seen) -> str | None:
+        """Why the database has less than what is known, if it has less."""
+        starts = _starts(conn, known.cluster_id, since=known.start)
+        if not starts or (starts[0].start, starts[0].server) != (known.start, known.server):
+            return self._words(known.change_number, None)
+        began = min((each.change_number for each in starts[1:]), default=cluster.load(conn).change_number)
+        return None if began >= known.change_number else self._words(known.change_number, began)
+
+    def _words(self, seen: int, began: int | None) -> str:
+        has = "has another past" if began is None else f"went on from change {began}"
+        return (
+            f"the metadata store has lost commits: broker {self._broker_id} has seen change {seen}, and the database "
+            f"{has} (a standby that was behind was promoted, or an older copy was restored). Ids and offsets would be "
+            "given out twice, so no broker leads or gives out ids on it. Stop all brokers, bring back a database that "
+            "has everything (the newest standby or backup), and start them again; where there is none, restore the "
+            "cluster from its object store (docs/operations.md, When the database went back)"
+        )
 
 
 def require_compared(conn: Connection) -> None:
@@ -110,14 +133,19 @@ def require_compared(conn: Connection) -> None:
         )
 
 
-def _written_down(conn: Connection, server: str) -> Seen:
-    """The last start in the database, which is this server's."""
-    last = _last(conn)
+def _written_down(conn: Connection, cluster_id: str, server: str) -> Seen:
+    """The last start in the database, which is this server's, with the changes of before it."""
+    last = _last(conn, cluster_id)
     if last is None or last.server != server:
         number = cluster.take_number(conn)  # The lock under which only one writes it down, before any other change.
-        last = _last(conn)
+        last = _last(conn, cluster_id)
         if last is None or last.server != server:
-            last = Seen(start=1 if last is None else last.start + 1, server=server, change_number=number - 1)
+            last = Seen(
+                cluster_id=cluster_id,
+                start=1 if last is None else last.start + 1,
+                server=server,
+                change_number=number - 1,
+            )
             conn.execute(
                 insert(database_start).values(
                     number=last.start, server=server, change_number=last.change_number, began_at_ms=now_ms(conn)
@@ -127,34 +155,19 @@ def _written_down(conn: Connection, server: str) -> Seen:
     return last
 
 
-def _last(conn: Connection) -> Seen | None:
-    return next(iter(_starts(conn, since=None)), None)
+def _last(conn: Connection, cluster_id: str) -> Seen | None:
+    return next(iter(_starts(conn, cluster_id, since=None)), None)
 
 
-def _starts(conn: Connection, *, since: int | None) -> list[Seen]:
+def _starts(conn: Connection, cluster_id: str, *, since: int | None) -> list[Seen]:
     """The last one, or all from one on, oldest first."""
     columns = database_start.c
     query = select(columns.number, columns.server, columns.change_number)
-    query = query.order_by(columns.number.desc()).limit(1) if since is None else query.where(columns.number >= since)
-    rows = conn.execute(query if since is None else query.order_by(columns.number)).all()
-    return [Seen(start=row.number, server=row.server, change_number=row.change_number) for row in rows]
-
-
-def _went_back(conn: Connection, known: Seen) -> str | None:
-    """Why the database has less than what is known, if it has less."""
-    starts = _starts(conn, since=known.start)
-    if not starts or (starts[0].start, starts[0].server) != (known.start, known.server):
-        return _words(known.change_number, None)
-    began = min((each.change_number for each in starts[1:]), default=cluster.load(conn).change_number)
-    return None if began >= known.change_number else _words(known.change_number, began)
-
-
-def _words(seen: int, began: int | None) -> str:
-    has = "has another past" if began is None else f"went on from change {began}"
-    return (
-        f"the metadata store has lost commits: a broker has seen change {seen}, and the database {has} (a standby that "
-        "was behind was promoted, or an older copy was restored). Ids and offsets would be given out twice, so no "
-        "broker leads or gives out ids on it. Stop all brokers, bring back a database that has everything (the newest "
-        "standby or backup), and start them again; where there is none, restore the cluster from its object store "
-        "(docs/operations.md, When the database went back)"
-    )
+    if since is None:
+        query = query.order_by(columns.number.desc()).limit(1)
+    else:
+        query = query.where(columns.number >= since).order_by(columns.number)
+    return [
+        Seen(cluster_id=cluster_id, start=row.number, server=row.server, change_number=row.change_number)
+        for row in conn.execute(query).all()
+    ]

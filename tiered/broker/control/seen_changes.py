@@ -19,7 +19,7 @@ from tiered.meta.history import History, Seen
 log = logging.getLogger(__name__)
 
 SEEN_FILE = "seen.json"
-"""`{"version": 1, "start": number, "server": text, "change_number": number}`"""
+"""`{"version": 1, "cluster_id": text, "start": number, "server": text, "change_number": number}`"""
 MAX_FILE_BYTES = 4096
 NOTE_INTERVAL_MS = 1_000
 
@@ -44,7 +44,7 @@ class SeenChanges:
             with suppress(RuntimeError):  # The loop is closed: nothing is served any more.
                 loop.call_soon_threadsafe(self._went_back, reason)
 
-        self._context.database.history = History(self._noted, on_went_back=went_back)
+        self._context.database.history = History(self._noted, broker_id=self._context.broker_id, on_went_back=went_back)
 
     async def note(self) -> None:
         """The folder knows what has been seen until now. An error is logged: then the next process knows less."""
@@ -70,7 +70,10 @@ class SeenChanges:
         try:
             fields = json.loads(data)
             return Seen(
-                start=int(fields["start"]), server=str(fields["server"]), change_number=int(fields["change_number"])
+                cluster_id=str(fields["cluster_id"]),
+                start=int(fields["start"]),
+                server=str(fields["server"]),
+                change_number=int(fields["change_number"]),
             )
         except (ValueError, KeyError, TypeError):
             log.warning("%s is damaged: whether the metadata store went back is not known at this start", self._path)
