@@ -18,6 +18,7 @@ from tests.clients.raw import RawConnection
 from tests.components.brokers import Brokers
 from tests.postgres import PostgresServer
 from tests.support.memory import folder_in_memory
+from tiered.cli.main import main
 from tiered.wire import messages
 
 pytestmark = pytest.mark.slow
@@ -87,7 +88,9 @@ def went_back(broker: BrokerProcess) -> bool:
     return health["status"] == 503 and health["metadata_went_back"] is True
 
 
-def test_nobody_serves_on_a_database_that_forgot_what_was_seen_in_it(database: Database, brokers: Brokers) -> None:
+def test_nobody_serves_on_a_database_that_forgot_what_was_seen_in_it(
+    database: Database, brokers: Brokers, capsys: pytest.CaptureFixture[str]
+) -> None:
     brokers.create("orders")
     database.keep("before")
     brokers.wait_whole("orders")
@@ -100,6 +103,9 @@ def test_nobody_serves_on_a_database_that_forgot_what_was_seen_in_it(database: D
 
     database.bring_back("before", keep="newest")
     brokers.wait(lambda: all(map(went_back, brokers.by_id.values())), "every broker knows that the database went back")
+    one = brokers.by_id[1]
+    main(["doctor", "--kafka", one.bootstrap, "--http", one.http.removeprefix("http://"), "--only", "broker"])
+    assert "the metadata store has lost commits, so nothing is served" in capsys.readouterr().out
     for broker in brokers.by_id.values():
         assert "has lost commits" in broker.log()
         assert "When the database went back" in broker.log()

@@ -182,6 +182,9 @@ def _http(host: str, port: int, tls: ListenerTls | None, security: PeerSecurity)
         return warn("http", f"{where} is not a Tiered broker's", advice, status=status)
     if not health["serving"]:
         return fail("http", f"{where} says that it does not serve", "Wait for its start, or see its log.")
+    if health.get("metadata_went_back"):
+        advice = "Bring back a database that has them: docs/operations.md, When the database went back."
+        return fail("http", "the metadata store has lost commits, so nothing is served", advice)
     if health.get("failed_partitions"):
         shown = ", ".join(health["failed_partitions"][:3])
         return fail("http", f"partitions whose log failed: {shown}", "See the broker's log, mend the disk, restart it.")

@@ -14,7 +14,7 @@ export const GRAVE = new Set(["missing", "wrong-size", "damaged", "catalogue", "
 /** [kind, word] for the head of the page. */
 export function healthWord(data) {
   const found = combined(data);
-  if (!found.serving) return ["bad", "Not serving"];
+  if (!found.serving || found.went_back) return ["bad", "Not serving"];
   if (found.failed.length || found.full.length || found.offline_partitions || found.under_min_isr_partitions) return ["bad", "Trouble"];
   if (found.sql_away || found.store_trouble || found.missing.length || found.under_replicated_partitions || isGrave(found.findings)) return ["warn", "Degraded"];
   return ["good", "Healthy"];
@@ -57,7 +57,7 @@ export function checksOf(data) {
   checks.push(...told.map(([name, [kind, word], text]) => (kind === "good" && found.missing.length
     ? [name, ["quiet", word], `Of the brokers that answer: ${text}`] : [name, [kind, word], text])));
   checks.push(
-    ["Metadata store", found.sql_away ? ["bad", "Away"] : ["good", "Reachable"], found.sql_away ? `Produce and fetch go on; topics cannot be changed${several ? ", nobody can be elected" : ""}, and offset commits fail until it is back.` : "Topics, offsets and segments are recorded."],
+    ["Metadata store", ...metadata(found, several)],
     ["Object store", found.store_trouble ? ["bad", STORE_TROUBLE[found.store_trouble]] : ["good", "Reachable"], found.store_trouble ? "Hot records are served; cold ones cannot be read, and uploads wait on disk. The broker's log says what to do." : "Uploads and cold reads work."]);
   return checks;
 }
@@ -78,8 +78,15 @@ function combined({ brokers, health }) {
     stale: sum("stale_checkpoints"),
     findings: told.flatMap((each) => Object.entries(each.findings || {})).filter(([, count]) => count > 0),
     sql_away: told.some((each) => each.sql_away),
+    went_back: told.some((each) => each.metadata_went_back),
     store_trouble: told.map((each) => each.store_trouble).find(Boolean),
   };
+}
+
+function metadata(found, several) {
+  if (found.went_back) return [["bad", "Lost commits"], "It no longer has what brokers have seen in it, so nothing is served. The log of a broker says what to do."];
+  if (found.sql_away) return [["bad", "Away"], `Produce and fetch go on; topics cannot be changed${several ? ", nobody can be elected" : ""}, and offset commits fail until it is back.`];
+  return [["good", "Reachable"], "Topics, offsets and segments are recorded."];
 }
 
 function brokers(found, data) {
