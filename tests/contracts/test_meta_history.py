@@ -20,7 +20,12 @@ def a_broker(*, seen: Seen | None = None) -> History:
 
 
 def enter(database: Database, history: History, server: str) -> str | None:
-    return database.run_sync(lambda conn: history.enter(conn, server))
+    """Why the server is refused."""
+    try:
+        history.take(database.run_sync(lambda conn: history.look(conn, server)))
+    except MetadataWentBack as error:
+        return str(error)
+    return None
 
 
 def change(database: Database, *, times: int = 1) -> int:
@@ -132,6 +137,32 @@ def test_an_answer_that_comes_when_its_server_was_replaced_counts(database: Data
     with pytest.raises(MetadataWentBack):
         history.require()
     assert len(told) == 1
+
+
+def test_an_answer_that_comes_while_the_next_start_is_looked_at_counts(database: Database) -> None:
+    history = a_broker()
+    assert enter(database, history, "first") is None
+    before = change(database)
+    late = change(database)
+    forget(database, since=before)
+    look = database.run_sync(lambda conn: history.look(conn, "second"))
+    history.saw("first", late)
+    with pytest.raises(MetadataWentBack):
+        history.take(look)
+
+
+def test_a_start_that_could_not_be_written_down_is_written_by_the_next_call(database: Database) -> None:
+    history = a_broker()
+
+    def fails(conn: Connection) -> None:
+        history.look(conn, "first")
+        raise ValueError("as planned")
+
+    with pytest.raises(ValueError, match="as planned"):
+        database.run_sync(fails)
+    assert not history.has_entered("first")
+    assert enter(database, history, "first") is None
+    assert enter(database, a_broker(seen=history.seen), "first") is None
 
 
 async def test_what_a_committed_call_took_or_read_was_seen_and_nothing_else(database: Database) -> None:

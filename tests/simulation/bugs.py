@@ -20,7 +20,7 @@ from tiered.broker.partitions.role import Role
 from tiered.broker.replication import answer, catch_up, fetcher, isr_changes
 from tiered.broker.tiering import partition_loader, tier_plan
 from tiered.errors import TieredError
-from tiered.meta import coordinator_slots, group_offsets, history, partitions, replica_sets, segments
+from tiered.meta import cluster, coordinator_slots, group_offsets, history, partitions, replica_sets, segments
 from tiered.meta.tables import segment
 from tiered.rules.replication import elections, isr
 from tiered.rules.replication.replica_set import ReplicaSet
@@ -59,6 +59,16 @@ def _blind_swap() -> Patches:
         return plain(conn, broker_id=broker_id, broker_epoch=broker_epoch, changes=now)
 
     return [(partitions, "change_isrs", change)]
+
+
+def _serves_what_went_back() -> Patches:
+    def look(self: Any, conn: Any, server: str) -> Any:
+        row = cluster.find(conn)
+        assert row is not None
+        began = history.Seen(cluster_id=row.cluster_id, start=1, server=server, change_number=row.change_number)
+        return history.Look(began=began)
+
+    return [(history.History, "look", look)]
 
 
 def _settles_by_reading() -> Patches:
@@ -383,7 +393,7 @@ MUTANTS = (
     Mutant(
         name="serves_what_went_back",
         breaks="R14: a database that has lost what was seen is gone on with",
-        patches=lambda: [(history.History, "_went_back_behind", lambda self, conn, known: None)],
+        patches=_serves_what_went_back,
         plan=FORGETFUL,
     ),
 )

@@ -204,12 +204,10 @@ class SqlServer:
                 return True
             conn = self.catalogue.changing_conn
             conn.begin()
-            reason = history.enter(conn, self.name)  # type: ignore[arg-type]
+            look = history.look(conn, self.name)  # type: ignore[arg-type]
             conn.commit()
             self._committed()
-            if reason is not None:
-                history.refuse(reason)
-                history.require()
+            history.take(look)
         except MetadataWentBack as error:
             self._answer(request, error, failed=True)
             return False

@@ -315,10 +315,8 @@ class Database:
         if history is None or history.has_entered(server := connections.server_of(conn)):
             return
         with conn.begin():
-            reason = history.enter(conn, server)
-        if reason is not None:
-            history.refuse(reason)
-            history.require()
+            look = history.look(conn, server)
+        history.take(look)
 
     def _may_repeat(self, error: DBAPIError, call: Call[Any], attempt: int) -> bool:
         if call.expired or attempt + 1 >= MAX_TRIES or self._closing.is_set():

@@ -34,6 +34,16 @@ class Seen:
     change_number: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """The present start, with the changes of before it, and the fewest with which one began that is later than what the
+    broker knew; or why the database must not be used."""
+
+    began: Seen | None = None
+    lowest_change_number: int = 0
+    reason: str | None = None
+
+
 class History:
     """Of one process. Everything may be called from any thread; `on_went_back` is called once, from one of them."""
 
@@ -57,30 +67,48 @@ class History:
             raise MetadataWentBack(self._went_back)
 
     def has_entered(self, server: str) -> bool:
-        """Whether the server is known; else `enter` comes before any other call to it. Raises MetadataWentBack."""
+        """Whether the server is known; else `look` and `take` come before other calls to it. Raises MetadataWentBack."""
         self.require()
         return self._entered is not None and self._entered.server == server
 
-    def enter(self, conn: Connection, server: str) -> str | None:
-        """Writes the server's start down, if nobody has; and why the database must not be used, if so: it has to be
-        refused, with `refuse`, once the transaction was committed. A database of no cluster, or of another one than
-        this broker's, is left as it is: a registration refuses that."""
+    def look(self, conn: Connection, server: str) -> Look | None:
+        """What the database says of this start, which is written down if nobody has. `take` it once the transaction was
+        committed. None for a database of no cluster, or of another one than this broker's: a registration refuses it,
+        and it is left as it is."""
         row, known = cluster.find(conn), self._known
         if row is None or (known is not None and known.cluster_id != row.cluster_id):
             return None
         if row.went_back is not None:
-            return row.went_back
+            return Look(reason=row.went_back)
         began = _written_down(conn, row.cluster_id, server)
+        later = [] if known is None else _starts(conn, known.cluster_id, since=known.start)
+        if known is not None and (not later or later[0].server != known.server or later[0].start != known.start):
+            reason = self._words(known.change_number, None)
+        else:
+            lowest = min((each.change_number for each in later[1:]), default=cluster.load(conn).change_number)
+            if known is None or known.change_number <= lowest:
+                return Look(began=began, lowest_change_number=lowest)
+            reason = self._words(known.change_number, lowest)
+        conn.execute(update(cluster_table).where(cluster_table.c.id == ONLY_ROW).values(went_back=reason))
+        return Look(reason=reason)
+
+    def take(self, look: Look | None) -> None:
+        """From here on calls go to that start. Raises MetadataWentBack where it has less than was seen."""
+        if look is None:
+            return
+        reason, began = look.reason, look.began
         with self._lock:
             known = self._known
-            reason = None if known is None else self._went_back_behind(conn, known)
-            if reason is None:
-                self._entered = began
+            lowest, is_another = look.lowest_change_number, began is not None and known and known.start != began.start
+            if known is not None and is_another and known.change_number > lowest:
+                # The last answers of the start before came while this one was looked at.
+                reason = self._words(known.change_number, lowest)
+            if reason is None and began is not None:
                 seen = began.change_number if known is None else max(began.change_number, known.change_number)
-                self._known = replace(began, change_number=seen)
+                self._entered, self._known = began, replace(began, change_number=seen)
         if reason is not None:
-            conn.execute(update(cluster_table).where(cluster_table.c.id == ONLY_ROW).values(went_back=reason))
-        return reason
+            self.refuse(reason)
+            self.require()
 
     def saw(self, server: str, change_number: int) -> None:
         """A call to this server was committed that took or read the number."""
@@ -102,14 +130,6 @@ class History:
                 return
             self._went_back = reason
         self._on_went_back(reason)
-
-    def _went_back_behind(self, conn: Connection, known: Seen) -> str | None:
-        """Why the database has less than what is known, if it has less."""
-        starts = _starts(conn, known.cluster_id, since=known.start)
-        if not starts or (starts[0].start, starts[0].server) != (known.start, known.server):
-            return self._words(known.change_number, None)
-        began = min((each.change_number for each in starts[1:]), default=cluster.load(conn).change_number)
-        return None if began >= known.change_number else self._words(known.change_number, began)
 
     def _words(self, seen: int, began: int | None) -> str:
         has = "has another past" if began is None else f"went on from change {began}"
