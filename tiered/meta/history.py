@@ -67,7 +67,7 @@ class History:
             raise MetadataWentBack(self._went_back)
 
     def has_entered(self, server: str) -> bool:
-        """Whether the server is known; else `look` and `take` come before other calls to it. Raises MetadataWentBack."""
+        """Whether the server is known; else `look` and `take` come before its other calls. Raises MetadataWentBack."""
         self.require()
         return self._entered is not None and self._entered.server == server
 
