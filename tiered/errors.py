@@ -86,7 +86,7 @@ class PreferredLeaderNotAvailable(Retriable):
 
 
 class LogDirFailed(Retriable):
-    """The local disk refused a write (full, or an I/O error). Nothing was acknowledged."""
+    """The local disk refused a write (full, or an I/O error), or a log cannot be opened. Nothing was acknowledged."""
 
 
 class MetadataUnavailable(Retriable):
@@ -452,6 +452,17 @@ class ObjectMissing(Corrupt):
 
 class CorruptFile(Corrupt):
     """A local file of ours fails its check and cannot be rebuilt."""
+
+
+class MissingOffsets(CorruptFile):
+    """A local log begins above offsets that are neither deleted nor in the object store, as far as SQL says. People may
+    give them up where `are_nowhere`: the store was asked, and has none of them."""
+
+    def __init__(self, message: str, *, start_offset: int, end_offset: int, are_nowhere: bool = False) -> None:
+        super().__init__(message)
+        self.start_offset = start_offset
+        self.end_offset = end_offset
+        self.are_nowhere = are_nowhere
 
 
 class CorruptMetadata(Corrupt):

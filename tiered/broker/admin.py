@@ -41,12 +41,14 @@ from tiered.errors import (
     InvalidReplicationFactor,
     InvalidRequest,
     InvalidTopic,
+    MissingOffsets,
+    NotLeader,
     OffsetOutOfRange,
     PolicyViolation,
     TopicExists,
     UnknownTopicOrPartition,
 )
-from tiered.ids import TopicId, is_legal_topic_name
+from tiered.ids import TopicId, TopicPartition, is_legal_topic_name
 from tiered.meta import settings, topics
 from tiered.rules.replication import placement
 from tiered.runtime import new_uuid
@@ -342,6 +344,26 @@ class Admin:
         await self._feed.commit(lambda conn: settings.alter_resource(conn, resource, values=values, removed=removed))
 
     # Records
+
+    async def delete_records_of(self, topic: Topic, number: int, offset: int) -> int:
+        """As `delete_records`, also of a partition that cannot be opened: there people may give up what is nowhere, up
+        to where the local log begins. Raises what `Topic.partition` does."""
+        missing = topic.unopened.get(number)
+        if isinstance(missing, MissingOffsets) and missing.are_nowhere:
+            return await self._accept_loss(topic, number, offset, missing)
+        return await self.delete_records(topic.partition(number), offset)
+
+    @_in_turn
+    async def _accept_loss(self, topic: Topic, number: int, offset: int, missing: MissingOffsets) -> int:
+        row = self._image.row(TopicPartition(topic.topic_id, number))
+        if row is None or row.leader != self._context.broker_id:
+            raise NotLeader(f"{topic.name}-{number} is not led by this broker; refresh metadata and retry")
+        if offset != missing.end_offset:
+            raise OffsetOutOfRange(
+                f"{topic.name}-{number}: until it is open, its records can be deleted before {missing.end_offset} alone"
+            )
+        await self._lifecycle.retire(row.topic_partition, row.leader_epoch, topic.config, offset, is_explicit=True)
+        return offset
 
     @_in_turn
     async def delete_records(self, partition: Partition, offset: int) -> int:

@@ -1,7 +1,8 @@
 """Applies a change of the control plane to this broker: to its image, its topics, its partitions and its parts.
 
-Owns the order in which a set is applied: who is in service and who leads first, then what needs the disk. A local log
-that cannot be opened does not hold up the others: it is tried again and again. Must never read the feed itself.
+Owns the order in which a set is applied: who is in service and who leads first, then what needs the disk. Must never
+read the feed itself, nor let one partition block the others: a partition that cannot be opened, or cannot become what
+SQL says, is closed, answers with the reason, and is tried again.
 """
 
 import logging
@@ -15,7 +16,7 @@ from tiered.broker.groups.coordinator import GroupCoordinator
 from tiered.broker.host.resource_configs import ResourceConfigs
 from tiered.broker.partitions.failed_replicas import FailedReplicas
 from tiered.broker.partitions.partition import Partition
-from tiered.broker.partitions.topics import Topic, Topics
+from tiered.broker.partitions.topics import Topic, Topics, Unopened
 from tiered.broker.replication.replication import Replication
 from tiered.broker.security.client_quotas import ClientQuotas
 from tiered.broker.security.credentials import Credentials
@@ -25,7 +26,7 @@ from tiered.broker.tiering.partition_loader import PartitionLoader
 from tiered.broker.view.image import ClusterImage
 from tiered.config import TopicConfig
 from tiered.config.broker import broker_setting
-from tiered.errors import InvalidConfig, TieredError
+from tiered.errors import CorruptMetadata, InvalidConfig, TieredError
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.ids import TopicId, TopicPartition
 from tiered.meta.changes import ChangeSet
@@ -39,6 +40,9 @@ log = logging.getLogger(__name__)
 TOPICS_AT_ONCE = 100
 MAX_NAMED = 20
 """Settings in one line of the log."""
+FIRST_RETRY_MS = 2_000.0
+MAX_RETRY_MS = 60_000.0
+"""Logs that cannot be opened are tried again after pauses that double up to this: a try may read a whole log."""
 
 
 class ChangeApplier:
@@ -72,36 +76,32 @@ class ChangeApplier:
         self._replication = replication
         self._resource_configs = resource_configs
         self._topics = topics
-        self._unopened: dict[TopicPartition, TieredError | OSError] = {}
+        self._retry_at_ms = 0.0
+        self._retries = 0
         self._broker_configs: Mapping[int | None, Mapping[str, str]] | None = None
         """As they were taken last."""
 
     async def begin(self, everything: ChangeSet) -> None:
-        """Applies the catalogue as the registration saw it. Raises what opening a log raised that nobody else holds;
-        of others this broker is one replica less, until it can be opened."""
+        """Applies the catalogue as the registration saw it. Partitions that cannot be opened do not end the start."""
         await self._apply(everything, committed_rows.by_partition(everything.segments))
-        for key, error in self._unopened.items():
-            row = self._image.row(key)
-            if row is None or len(row.replicas) == 1:
-                raise error
 
     def check_opened(self, topic_id: UUID) -> None:
         """Raises why a local log of the topic could not be opened, if that is so."""
-        for key, error in self._unopened.items():
-            if key.topic_id == topic_id:
-                raise error
+        topic = self._topics.find_id(topic_id)
+        for error in () if topic is None else topic.unopened.values():
+            raise error
 
-    def has_unopened(self) -> bool:
-        """Whether a local log could not be opened yet."""
-        return bool(self._unopened)
+    def is_retry_due(self) -> bool:
+        """Whether a local log that could not be opened is to be tried again now."""
+        return bool(self._topics.with_unopened()) and self._context.clock.monotonic_ms() >= self._retry_at_ms
 
     async def apply(self, found: ChangeSet) -> None:
         """Makes this broker's view what `found` says. Safe to repeat, also after a part of it failed. A set without
         news is the time to try again what could not be opened."""
-        if found.number == self._image.change_number:
-            await self._open_again()
-        else:
+        if found.number != self._image.change_number:
             await self._apply(found, {})
+        elif self.is_retry_due():
+            await self._open_again()
 
     async def _apply(
         self, found: ChangeSet, committed_before: Mapping[TopicPartition, Sequence[CommittedSegment]]
@@ -171,7 +171,7 @@ class ChangeApplier:
         async for topic_id in in_turns([topic.topic_id for topic in self._topics]):
             topic = self._topics.find_id(topic_id)
             if topic is not None:
-                self._put(replace(topic, config=self._config_of(topic.name, topic.overrides)))
+                self._put(replace(topic, config=self._config_of(topic.name, topic.overrides, topic)))
 
     def _warn_of_ignored(self, stored: Mapping[int | None, Mapping[str, str]]) -> None:
         own_id = self._context.broker_id
@@ -187,16 +187,16 @@ class ChangeApplier:
                 "no effect there, and can be deleted as others are: %s", ", ".join(ignored[:MAX_NAMED]),
             )  # fmt: skip
 
-    def _config_of(self, name: str, overrides: Mapping[str, str]) -> TopicConfig:
+    def _config_of(self, name: str, overrides: Mapping[str, str], current: Topic | None) -> TopicConfig:
+        """The effective configs. Where SQL's are not allowed, those in force stay: none of the topic's partitions is
+        opened then, so the defaults of a topic that is new here delete nothing."""
         try:
             return TopicConfig.of(overrides, self._context.settings)
         except InvalidConfig as error:
-            if not self._context.state.serving:
-                raise InvalidConfig(
-                    f"topic {name}: its configs in the metadata store are not allowed: {error}"
-                ) from error
-            log.error("topic %s: its configs in the metadata store are not allowed, it gets defaults: %s", name, error)
-            return TopicConfig.of({}, self._context.settings)
+            log.error(
+                "topic %s: its configs in the metadata store are not allowed, the last ones stay: %s", name, error
+            )
+            return TopicConfig.of({}, self._context.settings) if current is None else current.config
 
     def _put(self, topic: Topic) -> None:
         self._topics.put(topic)
@@ -207,26 +207,63 @@ class ChangeApplier:
     async def _apply_rows(
         self, rows: Iterable[PartitionRow], committed: Mapping[TopicPartition, Sequence[CommittedSegment]]
     ) -> list[Partition]:
-        """The open partitions among them, which now are what their rows say."""
+        """The open partitions among them, which now are what their rows say. One that cannot be is closed."""
         touched = []
         told = dict(committed)
         async for row in in_turns(rows):
             partition = self._open_partition(row.topic_partition)
             if partition is None or self._context.broker_id not in row.replicas:
                 continue
-            before = (partition.cold_end_offset, partition.log_start_offset, partition.leader_epoch)
-            committed_rows.apply(self._checkpoints, partition, told.pop(row.topic_partition, ()))
-            if row.leader == self._context.broker_id and partition.log.log_end_offset < partition.cold_end_offset:
-                await self._loader.begin_at_cold_end(partition)
-            partition.apply_row(row, broker_epoch=self._context.state.broker_epoch)
-            touched.append(partition)
-            if before != (partition.cold_end_offset, partition.log_start_offset, partition.leader_epoch):
-                self._checkpoints.opened(partition)
+            try:
+                await self._apply_row(partition, row, told.pop(row.topic_partition, ()))
+            except Exception as error:  # noqa: BLE001 - ends one partition, and is logged there
+                await self._close(partition, error)
+            else:
+                touched.append(partition)
         for key, segments in told.items():
             partition = self._open_partition(key)
-            if partition is not None:
+            if partition is None:
+                continue
+            try:
                 committed_rows.apply(self._checkpoints, partition, segments)
+            except Exception as error:  # noqa: BLE001 - ends one partition, and is logged there
+                await self._close(partition, error)
         return touched
+
+    async def _apply_row(self, partition: Partition, row: PartitionRow, committed: Sequence[CommittedSegment]) -> None:
+        before = (partition.cold_end_offset, partition.log_start_offset, partition.leader_epoch)
+        committed_rows.apply(self._checkpoints, partition, committed)
+        if row.leader == self._context.broker_id and partition.log.log_end_offset < partition.cold_end_offset:
+            await self._loader.begin_at_cold_end(partition)
+        partition.apply_row(row, broker_epoch=self._context.state.broker_epoch)
+        if before != (partition.cold_end_offset, partition.log_start_offset, partition.leader_epoch):
+            self._checkpoints.opened(partition)
+
+    async def _close(self, partition: Partition, error: Exception) -> None:
+        """Closes a partition that cannot become what SQL says: it is opened anew from what SQL says then."""
+        key = partition.topic_partition
+        topic = self._topics.find_id(key.topic_id)
+        assert topic is not None, partition.name
+        unopened = {**topic.unopened, key.partition: self._unopened(topic, key.partition, error)}
+        others = tuple(other for other in topic.partitions if other is not partition)
+        self._topics.put(replace(topic, partitions=others, unopened=unopened))
+        self._replication.removed([partition])
+        await self._loader.close(partition)
+
+    def _unopened(self, topic: Topic, number: int, error: Exception) -> Unopened:
+        """Why the partition is not open, to be kept. The log says it once."""
+        reason = (
+            error
+            if isinstance(error, TieredError | OSError)
+            else CorruptMetadata(f"{error!r} was not foreseen; see this broker's log")
+        )
+        if number not in topic.unopened:
+            name = f"{topic.name}-{number}"
+            traceback = None if reason is error else error
+            log.error("%s cannot be opened; it is tried again: %s", name, reason, exc_info=traceback)
+        self._failed_replicas.add(TopicPartition(topic.topic_id, number))
+        reason.__cause__ = reason.__context__ = None  # Frames hold what keeps the error.
+        return reason.with_traceback(None)
 
     def _count_election(self, row: PartitionRow) -> None:
         before = self._image.row(row.topic_partition)
@@ -243,13 +280,13 @@ class ChangeApplier:
 
     async def _remove_topic(self, topic_id: UUID) -> None:
         self._image.remove_topic(topic_id)
-        for key in [key for key in self._unopened if key.topic_id == topic_id]:
-            del self._unopened[key]
         topic = self._topics.find_id(topic_id)
         if topic is None:
             return
         self._topics.remove(topic)
         self._replication.removed(topic.partitions)
+        for number in topic.unopened:
+            self._failed_replicas.discard(TopicPartition(topic.topic_id, number))
         await self._loader.remove(topic)
 
     async def _refit(
@@ -271,10 +308,11 @@ class ChangeApplier:
             name=row.name,
             topic_id=TopicId(row.topic_id),
             partition_count=row.partition_count,
-            config=self._config_of(row.name, row.configs),
+            config=self._config_of(row.name, row.configs, current),
             overrides=row.configs,
             partitions=() if current is None else current.partitions,
             replication_factor=row.replication_factor,
+            unopened={} if current is None else current.unopened,
         )
 
     async def _fit(self, some: Sequence[Topic], committed: Mapping[TopicPartition, Sequence[CommittedSegment]]) -> None:
@@ -287,7 +325,7 @@ class ChangeApplier:
             }
             for topic in some
         }
-        opened = await self._open(
+        opened, unopened = await self._open(
             [
                 (topic, row)
                 for topic in some
@@ -301,7 +339,10 @@ class ChangeApplier:
             leaving = tuple(each for each in topic.partitions if each.topic_partition.partition not in rows)
             kept = [each for each in topic.partitions if each.topic_partition.partition in rows]
             partitions = sorted([*kept, *added], key=lambda each: each.topic_partition.partition)
-            self._put(replace(topic, partitions=tuple(partitions)))
+            failed = unopened.get(topic.topic_id, {})
+            for number in topic.unopened.keys() - failed.keys():
+                self._failed_replicas.discard(TopicPartition(topic.topic_id, number))
+            self._put(replace(topic, partitions=tuple(partitions), unopened=failed))
             self._replication.rows_applied(added)
             if leaving:
                 self._replication.removed(leaving)
@@ -311,27 +352,33 @@ class ChangeApplier:
         self,
         wanted: Sequence[tuple[Topic, PartitionRow]],
         committed: Mapping[TopicPartition, Sequence[CommittedSegment]],
-    ) -> Mapping[UUID, list[Partition]]:
-        """The partitions whose logs could be opened, by topic. Keeps the reason why another could not."""
+    ) -> tuple[Mapping[UUID, list[Partition]], Mapping[UUID, dict[int, Unopened]]]:
+        """By topic, the partitions whose logs could be opened, and by number why the others could not."""
         found = await self._loader.open(wanted, committed)
         opened: dict[UUID, list[Partition]] = {}
+        unopened: dict[UUID, dict[int, Unopened]] = {}
         async for (topic, row), partition in in_turns(zip(wanted, found, strict=True)):
-            if not isinstance(partition, Partition):
-                if row.topic_partition not in self._unopened:
-                    log.error("%s-%d cannot be opened; it is tried again: %s", topic.name, row.partition, partition)
-                self._unopened[row.topic_partition] = partition
-                self._failed_replicas.add(row.topic_partition)
+            try:
+                if not isinstance(partition, Partition):
+                    raise partition
+                TopicConfig.of(topic.overrides, self._context.settings)
+                partition.apply_row(row, broker_epoch=self._context.state.broker_epoch)
+            except Exception as error:  # noqa: BLE001 - ends one partition, and is logged there
+                reason = self._unopened(topic, row.partition, error)
+                unopened.setdefault(row.topic_id, {})[row.partition] = reason
+                if isinstance(partition, Partition):
+                    await self._loader.close(partition)
                 continue
-            if self._unopened and self._unopened.pop(row.topic_partition, None) is not None:
-                self._failed_replicas.discard(row.topic_partition)
-            partition.apply_row(row, broker_epoch=self._context.state.broker_epoch)
             self._checkpoints.opened(partition)
             opened.setdefault(row.topic_id, []).append(partition)
-        return opened
+        return opened, unopened
 
     async def _open_again(self) -> None:
-        found = [self._topics.find_id(topic_id) for topic_id in {key.topic_id for key in self._unopened}]
-        await self._fit([topic for topic in found if topic is not None], {})
+        await self._fit(self._topics.with_unopened(), {})
+        is_left = bool(self._topics.with_unopened())
+        pause_ms = min(MAX_RETRY_MS, FIRST_RETRY_MS * 2.0**self._retries)
+        self._retries = min(self._retries + 1, 10) if is_left else 0
+        self._retry_at_ms = self._context.clock.monotonic_ms() + pause_ms if is_left else 0.0
 
     async def _keep_log_start(self, partition: Partition) -> None:
         """The disk's copy of where the log starts. Behind, it is made good at the next start."""

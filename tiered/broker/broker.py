@@ -310,7 +310,7 @@ class Broker:
             controller=self.controller,
         )
         feed.apply = self.applier.apply
-        feed.is_unfinished = self.applier.has_unopened
+        feed.is_unfinished = self.applier.is_retry_due
         self.admin = Admin(
             context=context,
             topics=topics,
@@ -604,7 +604,7 @@ class Broker:
             "serving": self.serving,
             "broker": self.broker_id,
             "cluster_id": self.cluster_id,
-            "failed_partitions": failed[:100],
+            "failed_partitions": [*self.topics.unopened_names(), *failed][:100],
             "disk_full": self.reserve.is_low,
             "upload_backlog_bytes": backlog_bytes,
             "upload_backlog_age_ms": backlog_age_ms,

@@ -9,7 +9,7 @@ import errno
 from contextlib import suppress
 from pathlib import Path
 
-from tiered.errors import CorruptBatch, CorruptFile
+from tiered.errors import CorruptBatch, CorruptFile, MissingOffsets
 from tiered.formats.batch_times import UNPROVEN
 from tiered.formats.leader_epoch_file import decode_leader_epochs
 from tiered.formats.offset_index import OffsetIndex
@@ -340,10 +340,11 @@ class Recoverer:
                 "on disk. Put the segment files back; or remove its recovery-point file and start again without them"
             )
         if self._beginning_known and segments and segments[0].base_offset > self._needed:
-            raise CorruptFile(
+            raise MissingOffsets(
                 f"{self._directory} begins at offset {segments[0].base_offset}, but offsets from {self._needed} on are "
-                "neither deleted nor in the object store. Put the missing segment files back; or raise the partition's "
-                "log start offset (`tiered topics delete-records`) to accept their loss"
+                "neither deleted nor in the object store, as far as the metadata store knows",
+                start_offset=self._needed,
+                end_offset=segments[0].base_offset,
             )
 
     def _create_first(self) -> LogSegment:

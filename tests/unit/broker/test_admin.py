@@ -1,16 +1,20 @@
 """Changes that people ask for, and what this broker makes of those and of others' once they are committed."""
 
 import asyncio
+import shutil
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from uuid import UUID
 
 import pytest
+from sqlalchemy import Connection, update
 
 from tests.catalogue import register, segment_plan
 from tests.support.partition_appends import append, batch
+from tests.unit.broker.context import SetClock
 from tests.unit.broker.groups.coordinators import Coordinating, coordinating
 from tests.unit.broker.replication.replicas import TOPIC_ID
 from tiered.broker.admin import Admin, NewTopic
@@ -19,6 +23,7 @@ from tiered.broker.control.controller import Controller
 from tiered.broker.control.reassignments import Reassignments
 from tiered.broker.host.resource_configs import Kind, ResourceConfigs
 from tiered.broker.partitions.failed_replicas import FailedReplicas
+from tiered.broker.partitions.topics import Topic
 from tiered.broker.replication.answer import FollowerAnswers
 from tiered.broker.replication.fetcher import ReplicaFetcher
 from tiered.broker.replication.isr_changes import IsrChanges
@@ -34,9 +39,11 @@ from tiered.broker.view.feed import ChangeFeed
 from tiered.cold.chunks.cache import ChunkCache
 from tiered.cold.chunks.reader import ColdReader
 from tiered.config import ConfigChange, ConfigOperation, TopicConfig
-from tiered.errors import InvalidConfig, InvalidTopic, OffsetOutOfRange, TieredError
+from tiered.errors import InvalidConfig, InvalidTopic, LogDirFailed, OffsetOutOfRange, TieredError
+from tiered.formats import object_key
 from tiered.ids import TopicPartition
-from tiered.meta import changes, segments, settings, topics
+from tiered.meta import changes, cluster, segments, settings, tables, topics
+from tiered.meta.changes import ChangeSet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +58,11 @@ class Administered:
         step = ConfigChange(name=name, operation=ConfigOperation.SET, value=value)
         topic = self.broker.topics.by_name("t")
         await self.admin.alter_topic(topic, [step], keep_others=True, validate_only=False)
+
+    async def news(self) -> ChangeSet:
+        """The set that the feed would bring now."""
+        number = self.broker.image.change_number
+        return await self.broker.database.run(lambda conn: changes.since(conn, number))
 
     async def stored_topics(self) -> list[str]:
         return [row.name for row in await self.broker.database.run(topics.load_all) if row.deleted_at_ms is None]
@@ -212,11 +224,126 @@ async def test_a_log_that_cannot_be_opened_holds_up_no_other_and_is_tried_again(
             parts.applier.check_opened(TOPIC_ID)
         in_the_way.unlink()
         # A set without news, as the feed brings one now and then.
-        number = broker.image.change_number
-        await parts.applier.apply(await broker.database.run(lambda conn: changes.since(conn, number)))
+        await parts.applier.apply(await parts.news())
         assert [each.topic_partition.partition for each in broker.topics.by_name("t").partitions] == [0, 1]
         assert blocked not in parts.failed_replicas
         parts.applier.check_opened(TOPIC_ID)
+
+
+async def test_a_start_goes_on_without_the_only_replica_of_a_partition_that_cannot_be_opened(tmp_path: Path) -> None:
+    async with administered(tmp_path) as parts:
+        created = await parts.admin.create_topic(NewTopic(name="t", partition_count=2))
+        key = created.partition(0).topic_partition
+        folder = parts.broker.context.data.log_of(key)
+    shutil.rmtree(folder)
+    folder.write_bytes(b"")
+    async with administered(tmp_path) as parts:
+        known = parts.broker.topics
+        assert known.by_name("t").partition(1).leadership is not None
+        assert known.unopened_names() == ["t-0"]
+        assert key in parts.failed_replicas
+        with pytest.raises(LogDirFailed, match=r"t-0 cannot be opened, and is tried again: .*Not a directory"):
+            known.by_name("t").partition(0)
+        folder.unlink()
+        assert parts.applier.is_retry_due()
+        await parts.applier.apply(await parts.news())
+        assert known.by_name("t").partition(0).leadership is not None
+        assert known.unopened_names() == []
+        assert key not in parts.failed_replicas
+        assert not parts.applier.is_retry_due()
+
+
+async def test_what_cannot_be_opened_is_tried_again_after_longer_and_longer_pauses(tmp_path: Path) -> None:
+    async with administered(tmp_path) as parts:
+        in_the_way = parts.broker.context.data.log_of(TopicPartition(TOPIC_ID, 0))
+        in_the_way.parent.mkdir(parents=True)
+        in_the_way.write_bytes(b"")
+        create = partial(topics.create, name="t", topic_id=TOPIC_ID, assignments=[(1,)], configs={}, now_ms=0)
+        await parts.broker.database.run(create)
+        await parts.feed.refresh()
+        await parts.feed.stop()  # Its task would try as well.
+        clock = parts.broker.context.clock
+        assert isinstance(clock, SetClock)
+        pauses_ms = []
+        for _ in range(8):
+            while not parts.applier.is_retry_due():
+                clock.waited_ms += 1_000
+            pauses_ms.append(clock.waited_ms - sum(pauses_ms))
+            await parts.applier.apply(await parts.news())
+        assert pauses_ms[-2:] == [60_000] * 2
+        assert pauses_ms == sorted(pauses_ms)
+
+
+async def test_a_topic_whose_stored_configs_are_not_allowed_ends_no_start_and_loses_nothing(tmp_path: Path) -> None:
+    async with administered(tmp_path) as parts:
+        created = await parts.admin.create_topic(NewTopic(name="t", configs={"retention.ms": "-1"}))
+        await parts.admin.create_topic(NewTopic(name="u"))
+        write = partial(topics.alter_configs, topic_id=created.topic_id, values={"retention.ms": "soon"})
+        await parts.broker.database.run(write)
+        await parts.feed.refresh()
+        assert created.partition(0).config.retention_ms == -1, "a running broker goes on with what it had"
+    async with administered(tmp_path) as parts:
+        known = parts.broker.topics
+        assert known.by_name("u").partition(0).leadership is not None
+        with pytest.raises(LogDirFailed, match=r"t-0 cannot be opened.*retention\.ms"):
+            known.by_name("t").partition(0)
+        await parts.alter("retention.ms", "-1")
+        assert known.by_name("t").partition(0).config.retention_ms == -1
+
+
+async def test_a_row_that_contradicts_what_a_partition_has_closes_that_partition_alone(tmp_path: Path) -> None:
+    async with administered(tmp_path) as parts:
+        broker = parts.broker
+        created = await parts.admin.create_topic(NewTopic(name="t"))
+        plan = segment_plan(created.topic_id, 0, 10)
+
+        def write_by_hand(conn: Connection) -> None:
+            change = {"object_id": UUID(int=8), "end_offset": 9, "change_number": cluster.take_number(conn)}
+            conn.execute(update(tables.segment).values(change))
+
+        await broker.database.run(lambda conn: segments.plan(conn, plan))
+        await broker.database.run(lambda conn: segments.commit(conn, plan.object_id, leader_epoch=0, now_ms=0))
+        await parts.feed.refresh()
+        await broker.database.run(write_by_hand)
+        await parts.feed.refresh()
+        other = await parts.admin.create_topic(NewTopic(name="u"))
+        assert other.partition(0).leadership is not None, "the changes behind it are applied"
+        assert broker.topics.by_name("t").hosted(0) is not created.partition(0)
+
+
+async def test_only_offsets_that_are_nowhere_can_be_given_up_while_a_log_is_not_open(tmp_path: Path) -> None:
+    async with administered(tmp_path) as parts:
+        created = await parts.admin.create_topic(NewTopic(name="t", configs={"segment.bytes": "600"}))
+        partition = created.partition(0)
+        for _ in range(3):
+            append(partition, batch("v" * 500), acks=1)
+        key = partition.topic_partition
+        folder = parts.broker.context.data.log_of(key)
+        assert [segment.base_offset for segment in partition.log.segments] == [0, 1, 2]
+        row = parts.broker.image.row(key)
+        assert row is not None
+    for path in folder.glob(f"{0:020}.*"):
+        path.unlink()
+    store = parts.broker.context.store
+    forgotten = object_key.segment_key("t", key.topic_id, 0, 0, 1, row.leader_epoch, UUID(int=8))
+    store.put(forgotten, b"what the database has forgotten")
+    async with administered(tmp_path) as parts:
+        topic = parts.broker.topics.by_name("t")
+        with pytest.raises(
+            LogDirFailed, match=r"object store has objects of offsets 0 to 0.*Delete neither"
+        ) as refused:
+            await parts.admin.delete_records_of(topic, 0, 1)
+        assert "delete-records" not in str(refused.value)
+        store.delete(forgotten)
+        await parts.applier.apply(await parts.news())
+        topic = parts.broker.topics.by_name("t")
+        with pytest.raises(LogDirFailed, match=r'no object of them either.*delete-records with ."before_offset": 1'):
+            topic.partition(0)
+        with pytest.raises(OffsetOutOfRange):
+            await parts.admin.delete_records_of(topic, 0, 2)
+        assert await parts.admin.delete_records_of(topic, 0, 1) == 1
+        opened = parts.broker.topics.by_name("t").partition(0)
+        assert (opened.log_start_offset, opened.log.log_end_offset) == (1, 3)
 
 
 async def test_a_log_that_is_opened_beside_a_commit_knows_the_commits_before_it_too(tmp_path: Path) -> None:
@@ -259,9 +386,9 @@ async def test_topics_are_configured_anew_only_where_their_defaults_changed(
     anew: list[str] = []
     plain = ChangeApplier._config_of
 
-    def config_of(self: ChangeApplier, name: str, overrides: Mapping[str, str]) -> TopicConfig:
+    def config_of(self: ChangeApplier, name: str, overrides: Mapping[str, str], current: Topic | None) -> TopicConfig:
         anew.append(name)
-        return plain(self, name, overrides)
+        return plain(self, name, overrides, current)
 
     async with administered(tmp_path) as made:
         for name in ("t", "u"):

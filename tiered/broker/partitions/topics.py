@@ -10,10 +10,19 @@ from uuid import UUID
 from tiered.broker.partitions.batch_checks import AS_SENT
 from tiered.broker.partitions.partition import Partition
 from tiered.config import TopicConfig
-from tiered.errors import InvalidTopic, NotLeader, UnknownTopicId, UnknownTopicOrPartition
+from tiered.errors import (
+    InvalidTopic,
+    LogDirFailed,
+    NotLeader,
+    TieredError,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
 from tiered.ids import TopicId, TopicPartition, is_legal_topic_name
 
 OFFSETS_TOPIC = "__consumer_offsets"
+Unopened = TieredError | OSError
+"""Why a partition that this broker is to hold is not open."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,8 +30,8 @@ class Topic:
     """One topic as it is now. `overrides` are the configs set on it, `config` the effective ones.
 
     `partition_count` is the true one; `partitions` are those that this broker holds a replica of, by number: all of
-    them where it is alone. An internal topic's records live in SQL, so it
-    has no log: what reads it asks the group coordinator.
+    them where it is alone. `unopened` says of the others that it is to hold why they cannot be opened. An internal
+    topic's records live in SQL, so it has no log: what reads it asks the group coordinator.
     """
 
     name: str
@@ -33,6 +42,7 @@ class Topic:
     partitions: tuple[Partition, ...]
     replication_factor: int = 1
     is_internal: bool = False
+    unopened: Mapping[int, Unopened] = field(default_factory=dict)
     _by_number: Mapping[int, Partition] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -40,10 +50,13 @@ class Topic:
         object.__setattr__(self, "_by_number", by_number)
 
     def partition(self, index: int) -> Partition:
-        """The partition. Raises NotLeader when only others hold it, UnknownTopicOrPartition when there is none."""
+        """The partition. Raises NotLeader when only others hold it, LogDirFailed where it cannot be opened here, and
+        UnknownTopicOrPartition when there is none."""
         found = self._by_number.get(index)
         if found is not None:
             return found
+        if index in self.unopened:
+            raise LogDirFailed(f"{self.name}-{index} cannot be opened, and is tried again: {self.unopened[index]}")
         if 0 <= index < self.partition_count and not self.is_internal:
             raise NotLeader(f"{self.name}-{index} is not held by this broker; refresh metadata")
         raise UnknownTopicOrPartition(f"{self.name} has no partition {index}; refresh metadata")
@@ -65,6 +78,7 @@ class Topics:
         self._by_id: dict[int, Topic] = {}
         """By `UUID.int`: a UUID's own hash and comparison are Python code, and every request comes by here."""
         self._with_codec: set[UUID] = set()
+        self._with_unopened: dict[int, Topic] = {}
 
     @property
     def have_codecs(self) -> bool:
@@ -88,6 +102,9 @@ class Topics:
             self._with_codec.discard(topic.topic_id)
         else:
             self._with_codec.add(topic.topic_id)
+        self._with_unopened.pop(topic.topic_id.int, None)
+        if topic.unopened:
+            self._with_unopened[topic.topic_id.int] = topic
 
     def remove(self, topic: Topic) -> None:
         self.version += 1
@@ -95,6 +112,7 @@ class Topics:
         self.hosted_count -= 0 if removed is None else len(removed.partitions)
         self._by_id.pop(topic.topic_id.int, None)
         self._with_codec.discard(topic.topic_id)
+        self._with_unopened.pop(topic.topic_id.int, None)
 
     def find(self, name: str) -> Topic | None:
         return self._by_name.get(name)
@@ -127,6 +145,14 @@ class Topics:
     def hosts(self, partition: Partition) -> bool:
         """Whether this is the replica that this broker holds, and not one that it held before or is about to hold."""
         return self.hosted(partition.topic_partition) is partition
+
+    def with_unopened(self) -> tuple[Topic, ...]:
+        """The topics of which this broker is to hold a partition that cannot be opened."""
+        return tuple(self._with_unopened.values())
+
+    def unopened_names(self) -> list[str]:
+        """The partitions that cannot be opened, for people."""
+        return [f"{topic.name}-{index}" for topic in self._with_unopened.values() for index in sorted(topic.unopened)]
 
     def partitions(self) -> Iterator[Partition]:
         for topic in self:

@@ -87,9 +87,11 @@ class CheckpointWriter:
 
     def is_stale(self, topic_id: UUID, partition: int) -> bool:
         """True while the bucket's checkpoints may still name objects that SQL has retired."""
-        if self._topics.find_id(topic_id) is None:
+        topic = self._topics.find_id(topic_id)
+        if topic is None:
             return self._cluster_is_stale  # Deleted: readers who plan from the bucket must not find the topic.
-        return (topic_id, partition) in self._stale
+        # Of one that cannot be opened nobody has looked what its checkpoint says.
+        return partition in topic.unopened or (topic_id, partition) in self._stale
 
     @property
     def cluster_is_stale(self) -> bool:

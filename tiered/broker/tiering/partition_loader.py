@@ -21,7 +21,8 @@ from tiered.broker.partitions.topics import Topic, Topics
 from tiered.broker.tiering.committed_rows import committed_segment
 from tiered.broker.view.image import ClusterImage
 from tiered.cold.chunks.reader import ColdReader
-from tiered.errors import LogDirFailed, TieredError
+from tiered.errors import LogDirFailed, MissingOffsets, TieredError
+from tiered.formats import object_key
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.formats.producer_snapshot import decode_producers
 from tiered.hot.log import Log
@@ -30,6 +31,7 @@ from tiered.hot.side_files import FULL
 from tiered.ids import TopicId, TopicPartition
 from tiered.meta import segments
 from tiered.meta.partitions import PartitionRow
+from tiered.rules.segments import reconcile
 from tiered.runtime import in_turns
 
 log = logging.getLogger(__name__)
@@ -64,13 +66,13 @@ class PartitionLoader:
         self,
         wanted: Sequence[tuple[Topic, PartitionRow]],
         committed: Mapping[TopicPartition, Sequence[CommittedSegment]],
-    ) -> Sequence[Partition | TieredError | OSError]:
+    ) -> Sequence[Partition | Exception]:
         """The partition of each row, without a role yet, or why it cannot be opened: LogDirFailed, MetadataUnavailable,
         and CorruptFile or CorruptMetadata when data is missing. `committed` are their segments in the store; those of
         others are asked for."""
         await self._make_folders(row.topic_partition for _, row in wanted)
         logs = await self._open_logs(wanted)
-        found: dict[int, Partition | TieredError | OSError] = {}
+        found: dict[int, Partition | Exception] = {}
         with_store: list[tuple[int, Log]] = []
         async for index, local in in_turns(enumerate(logs)):
             topic, row = wanted[index]
@@ -85,10 +87,18 @@ class PartitionLoader:
             topic, row = wanted[index]
             try:
                 found[index] = await self._with_store(topic, row, local, committed.get(row.topic_partition))
-            except (TieredError, OSError) as error:
+            except Exception as error:  # noqa: BLE001 - one partition's, and the caller logs it
+                local.discard()
                 found[index] = error
 
-        await asyncio.gather(*(fit(index, local) for index, local in with_store))
+        async def explain(index: int, error: MissingOffsets) -> None:
+            topic, row = wanted[index]
+            found[index] = await self._explained(topic, row, error)
+
+        missing = [(index, error) for index, error in found.items() if isinstance(error, MissingOffsets)]
+        await asyncio.gather(
+            *(fit(index, local) for index, local in with_store), *(explain(index, error) for index, error in missing)
+        )
         return [found[index] for index in range(len(wanted))]
 
     async def _make_folders(self, keys: Iterable[TopicPartition]) -> None:
@@ -105,11 +115,11 @@ class PartitionLoader:
 
         await asyncio.gather(*(make(topic_id, partitions) for topic_id, partitions in names.items()))
 
-    async def _open_logs(self, wanted: Sequence[tuple[Topic, PartitionRow]]) -> Sequence[Log | TieredError | OSError]:
+    async def _open_logs(self, wanted: Sequence[tuple[Topic, PartitionRow]]) -> Sequence[Log | Exception]:
         """Each log, or why it cannot be opened: not so many that no files are left for all else. One thread opens them
         one by one, and another one helps whenever that has gone on for `HELP_AFTER_MS` more: with little to read,
         threads only wait for one another."""
-        found: dict[int, Log | TieredError | OSError] = {}
+        found: dict[int, Log | Exception] = {}
         room = open_files.for_logs(self._topics.hosted_count)
         waiting = deque(range(min(room, len(wanted))))
         for index, (topic, row) in enumerate(wanted[room:], room):
@@ -129,10 +139,10 @@ class PartitionLoader:
         await asyncio.gather(*helpers)
         return [found[index] for index in range(len(wanted))]
 
-    def _opened_log(self, topic: Topic, row: PartitionRow) -> Log | TieredError | OSError:
+    def _opened_log(self, topic: Topic, row: PartitionRow) -> Log | Exception:
         try:
             return self._open_log(topic, row.topic_partition, row)
-        except (TieredError, OSError) as error:
+        except Exception as error:  # noqa: BLE001 - one partition's, and the caller logs it
             return error
 
     def _partition(
@@ -172,6 +182,43 @@ class PartitionLoader:
         )
         # Later commits come with the feed.
         return [committed_segment(each) for each in rows if each.end_offset <= row.cold_end_offset]
+
+    async def _explained(self, topic: Topic, row: PartitionRow, missing: MissingOffsets) -> MissingOffsets:
+        """The error, with what people can do. The bucket may have what the database forgot, and nobody may be told to
+        delete that."""
+        prefix = object_key.partition_segments_prefix(topic.name, row.topic_id, row.partition)
+        first_key = f"{prefix}{missing.start_offset:020}"
+        are_nowhere = False
+        try:
+            listed = await self._context.uploads.run(lambda: self._context.store.list(prefix, start_after=first_key))
+            stored = [item.key for item in reconcile.listed_segments(listed)]
+            stored = [key for key in stored if key.base_offset < missing.end_offset]
+        except TieredError as error:
+            way_out = (
+                f"Nobody can see now whether the object store has them ({error}): delete nothing. Put missing segment "
+                "files back if there is a copy of them, and see to the object store"
+            )
+        else:
+            are_nowhere = not stored
+            way_out = (
+                "The object store has no object of them either. Put the missing segment files back; or accept the loss "
+                f"of what is missing: POST /api/v1/topics/{topic.name}/partitions/{row.partition}/delete-records with "
+                f'{{"before_offset": {missing.end_offset}}}'
+            )
+            if stored:
+                end_offset = max(key.end_offset for key in stored)
+                way_out = (
+                    f"But the object store has objects of offsets {stored[0].base_offset} to {end_offset - 1}: the "
+                    "database has lost what it had committed (a restored backup, or a standby that was not "
+                    "synchronous). Delete neither objects nor offsets. Bring back the database's newest state, or see "
+                    "what a restore from the bucket would take over (`tiered restore --plan`)"
+                )
+        return MissingOffsets(
+            f"{missing}. {way_out}",
+            start_offset=missing.start_offset,
+            end_offset=missing.end_offset,
+            are_nowhere=are_nowhere,
+        )
 
     def _must_be_whole(self, row: PartitionRow) -> bool:
         """Whether nobody else could bring what is missing here: a follower gets it from its leader."""
@@ -303,13 +350,14 @@ class PartitionLoader:
         Whether everything is on the disk.
         """
         found = list(self._topics.partitions())
-        return all(await asyncio.gather(*(self._close(partition) for partition in found)))
+        return all(await asyncio.gather(*(self.close(partition) for partition in found)))
 
-    async def _close(self, partition: Partition) -> bool:
+    async def close(self, partition: Partition) -> bool:
+        """Flushes one log and marks it clean; whether everything is on the disk."""
         partition.stop()
         try:
             await self._context.disk.run(partition.log.close, tuple(partition.producers.entries.values()))
-        except OSError as error:
+        except (TieredError, OSError) as error:
             log.error("%s: not closed cleanly, the next start will recover it: %s", partition.name, error)
             return False
         return partition.log.failed is None

@@ -27,6 +27,7 @@ from tiered.broker.view.image import ClusterImage
 from tiered.cold.bucket import uploader
 from tiered.cold.bucket.uploader import DescribedSegment
 from tiered.cold.object_store import ObjectInfo
+from tiered.config import TopicConfig
 from tiered.errors import (
     CorruptMetadata,
     LostRace,
@@ -281,6 +282,12 @@ class SegmentLifecycle:
         replicas and to the checkpoint. Raises FencedLeaderEpoch when this broker leads no more, and Pinned where a
         snapshot holds what would go, or a pin does unless somebody `is_explicit` about it."""
         where, leader_epoch = partition.topic_partition, partition.leader_epoch
+        await self.retire(where, leader_epoch, partition.config, log_start_offset, is_explicit=is_explicit)
+
+    async def retire(
+        self, where: TopicPartition, leader_epoch: int, config: TopicConfig, log_start_offset: int, *, is_explicit: bool
+    ) -> None:
+        """As `move_log_start`, also of a partition that is not open here."""
         now_ms = self._context.clock.now_ms()
         try:
             await self._feed.commit(
@@ -291,7 +298,7 @@ class SegmentLifecycle:
                     leader_epoch=leader_epoch,
                     new_log_start_offset=log_start_offset,
                     now_ms=now_ms,
-                    purge_after_ms=now_ms + partition.config.tiered_purge_grace_ms,
+                    purge_after_ms=now_ms + config.tiered_purge_grace_ms,
                     is_explicit=is_explicit,
                 )
             )

@@ -187,7 +187,9 @@ def _http(host: str, port: int, tls: ListenerTls | None, security: PeerSecurity)
         return fail("http", "the metadata store has lost commits, so nothing is served", advice)
     if health.get("failed_partitions"):
         shown = ", ".join(health["failed_partitions"][:3])
-        return fail("http", f"partitions whose log failed: {shown}", "See the broker's log, mend the disk, restart it.")
+        return fail(
+            "http", f"partitions that are not served: {shown}", "See the broker's log: it says what to do about each."
+        )
     if health.get("disk_full"):
         return fail("http", "its disk is full: it refuses produce", "Free some space; it goes on by itself.")
     findings = {kind: count for kind, count in dict(health.get("findings") or {}).items() if count}

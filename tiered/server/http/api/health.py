@@ -19,7 +19,7 @@ HEALTH = record(
         "serving": boolean("False while the broker starts or stops."),
         "broker": integer("This broker's number."),
         "cluster_id": text(),
-        "failed_partitions": array(text(), "Partitions whose disk failed; the first 100."),
+        "failed_partitions": array(text(), "Those here that cannot be opened, or whose disk failed; the first 100."),
         "metadata_went_back": boolean(
             "True where the metadata store has lost what was seen in it: no partition is served."
         ),

@@ -196,7 +196,7 @@ async def delete_records(request: web.Request) -> web.StreamResponse:
     """
     topic, number = topic_with_records(request), PARTITION.of(request)
     body = await json_of(request, _BEFORE)
-    start = await request.app[BROKER].admin.delete_records(topic.partition(number), body["before_offset"])
+    start = await request.app[BROKER].admin.delete_records_of(topic, number, body["before_offset"])
     return web.json_response({"topic": topic.name, "partition": number, "log_start_offset": start})
 
 

@@ -193,9 +193,10 @@ _OF_BROKER = (
     ),
     gauge(
         "tiered_failed_partitions",
-        "Replicas here whose log takes no more writes.",
-        lambda broker: sum(
-            each.log.failed is not None or each.halted is not None for each in broker.topics.partitions()
+        "Replicas here whose log cannot be opened, or takes no more writes.",
+        lambda broker: (
+            len(broker.topics.unopened_names())
+            + sum(each.log.failed is not None or each.halted is not None for each in broker.topics.partitions())
         ),
     ),
     gauge(

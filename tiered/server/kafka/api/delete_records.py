@@ -27,9 +27,8 @@ async def handle(context: Context, request: "Request", reply: "Reply") -> "Respo
             code, low_watermark = NONE, -1
             try:
                 require_topic(context, Operation.DELETE, topic.name)
-                partition = context.broker.topics.by_name(topic.name).partition(asked.partition_index)
-                partition.require_leader()
-                low_watermark = await context.broker.admin.delete_records(partition, asked.offset)
+                known = context.broker.topics.by_name(topic.name)
+                low_watermark = await context.broker.admin.delete_records_of(known, asked.partition_index, asked.offset)
             except TieredError as error:
                 code = error_code(error)
             partitions.append(
