@@ -33,7 +33,7 @@ from tiered.meta import topics
 from tiered.meta.engine import Database
 from tiered.wire import messages
 
-OFFSET_OUT_OF_RANGE, OUT_OF_ORDER_SEQUENCE = 1, 45
+OFFSET_OUT_OF_RANGE, OUT_OF_ORDER_SEQUENCE, KAFKA_STORAGE_ERROR = 1, 45, 56
 INIT_PRODUCER_ID, OFFSET_FOR_LEADER_EPOCH = 22, 23
 SETTINGS = {
     "log.segment.bytes": 20_000,  # ten records of `fill`
@@ -159,6 +159,41 @@ def test_local_tail_torn_below_the_end_of_the_store_begins_anew_there(broker: Br
     assert [offset for offset, _ in read(broker, "orders")] == list(range(21))
 
 
+def delete_before(broker: BrokerProcess, topic: str, offset: int) -> tuple[int, int]:
+    """(error code, low watermark) by DeleteRecords."""
+    namespace = messages.request(DELETE_RECORDS, 1)
+    partition = namespace.DeleteRecordsPartition(partition_index=0, offset=offset)
+    request = namespace.DeleteRecordsRequest(
+        topics=(namespace.DeleteRecordsTopic(name=topic, partitions=(partition,)),), timeout=10_000
+    )
+    with RawConnection(broker) as connection:
+        answer = connection.ask(DELETE_RECORDS, 1, request).topics[0].partitions[0]
+    return int(answer.error_code), int(answer.low_watermark)
+
+
+def test_a_partition_that_lost_records_keeps_no_other_from_being_served_and_opens_once_they_are_given_up(
+    broker: BrokerProcess,
+) -> None:
+    broker.start()
+    for topic in ("lost", "whole"):
+        assert create(broker, topic, remote_storage_enable="false") == NONE
+        written = fill(broker, topic, 25)
+    folder = broker.data / "log" / str(topic_id(broker, "lost")) / "0"
+    assert broker.stop() == 0
+    for path in folder.glob(f"{0:020}.*"):
+        path.unlink()
+    broker.start()
+    assert read(broker, "whole") == written
+    assert read_code(broker, "lost") == KAFKA_STORAGE_ERROR
+    assert broker.get("/readyz")["failed_partitions"] == ["lost-0"]
+    assert broker.metric("tiered_failed_partitions") == 1
+    assert "accept the loss of what is missing: POST /api/v1/topics/lost/partitions/0/delete-records" in broker.log()
+    assert delete_before(broker, "lost", 10) == (NONE, 10)
+    assert [offset for offset, _ in read(broker, "lost", offset=10)] == list(range(10, 25))
+    fill(broker, "lost", 1, first=25)
+    assert broker.get("/readyz")["failed_partitions"] == []
+
+
 # Retention
 
 
@@ -229,18 +264,7 @@ def test_deleted_records_in_the_middle_of_a_segment_stay_deleted_in_its_object(
     broker.start()
     assert create(broker, "orders") == NONE
     written = fill(broker, "orders", 5)
-    namespace = messages.request(DELETE_RECORDS, 1)
-    request = namespace.DeleteRecordsRequest(
-        topics=(
-            namespace.DeleteRecordsTopic(
-                name="orders", partitions=(namespace.DeleteRecordsPartition(partition_index=0, offset=3),)
-            ),
-        ),
-        timeout=10_000,
-    )
-    with RawConnection(broker) as connection:
-        answer = connection.ask(DELETE_RECORDS, 1, request).topics[0].partitions[0]
-    assert (int(answer.error_code), answer.low_watermark) == (NONE, 3)
+    assert delete_before(broker, "orders", 3) == (NONE, 3)
     broker.kill()
     broker.start()
     written += fill(broker, "orders", 20, first=5)

@@ -15,7 +15,6 @@ import pytest
 from tests.components.guarded_broker import GuardedBroker, allow
 from tests.support.http_logins import ask
 from tiered.cli import main
-from tiered.errors import InvalidConfig
 from tiered.formats.acl_entries import AclEntry
 from tiered.formats.checkpoint import TopicEntry, decode_cluster_checkpoint, encode_cluster_checkpoint
 from tiered.formats.object_key import cluster_checkpoint_key
@@ -199,11 +198,15 @@ def test_what_a_writer_of_the_database_sets_at_run_time_that_is_read_at_start_ta
         assert stored() == {name: text for name, text in values.items() if name != "super.users"}
 
 
-def test_a_start_with_a_topics_config_that_somebody_wrote_into_the_database_names_the_topic(tmp_path: Path) -> None:
+def test_a_topics_config_that_somebody_wrote_into_the_database_closes_that_topic_alone(tmp_path: Path) -> None:
     with GuardedBroker(tmp_path, KEPT) as broker:
-        assert ask(broker, "POST", "/api/v1/topics", {"name": "orders"})[0] == 201
+        for name in ("orders", "other"):
+            assert ask(broker, "POST", "/api/v1/topics", {"name": name})[0] == 201
         topic_id = broker.run(lambda: broker.broker.topics.by_name("orders").topic_id)
         wrong = {"retention.ms": "soon\0"}
         broker.broker.database.run_sync(lambda conn: topics.alter_configs(conn, topic_id, values=wrong))
-    with pytest.raises(InvalidConfig, match=r"^topic orders: its configs in the metadata store are not allowed"):
-        GuardedBroker(tmp_path, KEPT).__enter__()
+    with GuardedBroker(tmp_path, KEPT) as broker:
+        assert ask(broker, "GET", "/readyz")[1]["failed_partitions"] == ["orders-0"]
+        known = broker.broker.topics
+        assert broker.run(lambda: known.by_name("other").partition(0).leadership) is not None
+        assert broker.run(lambda: str(known.by_name("orders").unopened[0])).startswith("retention.ms=soon")
