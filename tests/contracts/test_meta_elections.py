@@ -8,15 +8,16 @@ from functools import partial
 from uuid import UUID, uuid4
 
 import pytest
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, text, update
 
 from tests.catalogue import NOW_MS, create_topic, elect, register, registration
-from tiered.errors import LostRace
+from tiered.errors import CorruptMetadata, LostRace
 from tiered.ids import InSyncReplica, TopicId, TopicPartition
-from tiered.meta import brokers, changes, partitions, replica_sets, topics
+from tiered.meta import brokers, changes, cluster, partitions, replica_sets, segments, topics
 from tiered.meta.elections import Decide, Elected, change_replica_sets
 from tiered.meta.engine import Database
 from tiered.meta.partitions import PartitionRow
+from tiered.meta.tables import partition
 from tiered.rules.replication import elections
 from tiered.rules.replication.replica_set import NO_LEADER, ReplicaSet, Standings
 
@@ -338,6 +339,31 @@ def test_partitions_that_nobody_led_are_led_by_whoever_returns(
     assert (only_row(database).leader, only_row(database).isr) == (NO_LEADER, three)
     database.run_sync(lambda conn: registration(conn, 3, clean_epoch=three[2].broker_epoch))
     assert (only_row(database).leader, only_row(database).leader_epoch) == (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("isr", [[4, 1]]), ("isr", []), ("isr", {"1": 2}), ("replicas", ["one"]), ("adding_replicas", [9])],
+)
+def test_a_row_that_no_broker_writes_stops_neither_elections_nor_the_feed(
+    database: Database, three: tuple[InSyncReplica, ...], column: str, value: object
+) -> None:
+    topic_id = database.run_sync(lambda conn: create_topic(conn, assignments=[(1, 2, 3), (1, 2, 3)])).topic_id
+    before = database.run_sync(lambda conn: cluster.load(conn).change_number)
+
+    def write_by_hand(conn: Connection) -> None:
+        change = {column: value, "change_number": cluster.take_number(conn)}
+        conn.execute(update(partition).where(partition.c.partition == 0).values(change))
+
+    database.run_sync(write_by_hand)
+    elected = database.run_sync(lambda conn: fail(conn, three[0]))
+    assert [(row.partition, row.leader) for row in elected.changed] == [(1, 2)]
+    bad, good = database.run_sync(lambda conn: changes.since(conn, before)).partitions
+    assert (bad.partition, bad.leader, good.leader, good.fault) == (0, NO_LEADER, 2, "")
+    assert "none that a broker writes" in bad.fault
+    with pytest.raises(CorruptMetadata, match="put it right in the metadata store"):
+        database.run_sync(lambda conn: partitions.load(conn, topic_id, 0))
+    assert database.run_sync(lambda conn: segments.load_committed(conn, replica=1)) == ()
 
 
 # The feed

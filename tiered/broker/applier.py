@@ -125,6 +125,7 @@ class ChangeApplier:
         living = {row.topic_id: row for row in found.topics if row.deleted_at_ms is None}
         deleted = [row.topic_id for row in found.topics if row.deleted_at_ms is not None]
         rows = [row for row in found.partitions if row.topic_id in living or self._topics.find_id(row.topic_id)]
+        rows = [row for row in rows if not self._has_fault(row)]
         for row in rows:
             self._count_election(row)
             image.put_row(row)
@@ -265,6 +266,17 @@ class ChangeApplier:
         reason.__cause__ = reason.__context__ = None  # Frames hold what keeps the error.
         return reason.with_traceback(None)
 
+    def _has_fault(self, row: PartitionRow) -> bool:
+        """Whether nobody can read the row. Its partition halts, and the image keeps what it had."""
+        if not row.fault:
+            return False
+        partition = self._open_partition(row.topic_partition)
+        if partition is not None and partition.halted is None:
+            partition.halt(row.fault)
+        if self._image.row(row.topic_partition) is None:
+            self._image.put_row(row)
+        return True
+
     def _count_election(self, row: PartitionRow) -> None:
         before = self._image.row(row.topic_partition)
         if before is not None and row.leader != NO_LEADER and row.leader_epoch > before.leader_epoch:
@@ -340,6 +352,9 @@ class ChangeApplier:
             kept = [each for each in topic.partitions if each.topic_partition.partition in rows]
             partitions = sorted([*kept, *added], key=lambda each: each.topic_partition.partition)
             failed = unopened.get(topic.topic_id, {})
+            for row in self._image.rows_of(topic.topic_id):
+                if row.fault:
+                    failed[row.partition] = self._unopened(topic, row.partition, CorruptMetadata(row.fault))
             for number in topic.unopened.keys() - failed.keys():
                 self._failed_replicas.discard(TopicPartition(topic.topic_id, number))
             self._put(replace(topic, partitions=tuple(partitions), unopened=failed))

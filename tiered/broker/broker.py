@@ -538,7 +538,7 @@ class Broker:
             log.critical("%s", reason)
         self.state.metadata_went_back = reason
         for partition in self.topics.partitions():
-            partition.halt(reason)
+            partition.halt(reason, is_logged=True)
 
     def disk_failed(self, partition: Partition) -> None:
         """The partition's log met an I/O error: others take over what it leads."""

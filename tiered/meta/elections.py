@@ -55,9 +55,12 @@ def change_replica_sets(
 def change_known(
     conn: Connection, decide: Decide, rows: Sequence[PartitionRow], standings: Standings, *, change_number: int
 ) -> tuple[PartitionRow, ...]:
-    """The rows of `rows` that `decide` changed: for transactions that already hold a change number."""
+    """The rows of `rows` that `decide` changed: for transactions that already hold a change number. One with a fault is
+    left alone, and the others are decided."""
     changed = []
     for row in rows:
+        if row.fault:
+            continue
         after = decide(row, standings)
         if after is not None and after != row.replica_set:
             _require_lawful(row.replica_set, after, standings)

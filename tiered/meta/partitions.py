@@ -13,10 +13,10 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Never
+from typing import Any, NamedTuple, Never
 from uuid import UUID
 
-from sqlalchemy import Connection, Select, Text, bindparam, case, cast, exists, func, select, update
+from sqlalchemy import Connection, Select, Text, bindparam, case, cast, exists, func, literal, select, update
 from sqlalchemy.sql.elements import ColumnElement
 
 from tiered.errors import (
@@ -33,7 +33,7 @@ from tiered.meta import replica_sets
 from tiered.meta.cluster import take_number
 from tiered.meta.tables import JsonList, partition, topic
 from tiered.rules.partition.partition_state import RowVersion
-from tiered.rules.replication.replica_set import ReplicaSet, Standings, is_current
+from tiered.rules.replication.replica_set import NO_LEADER, ReplicaSet, Standings, is_current
 
 MAX_KNOWN_LISTS = 4_096
 MAX_NAMED_TOPICS = 1_000
@@ -42,7 +42,11 @@ MAX_NAMED_TOPICS = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionRow:
-    """One partition as the metadata store knows it. `leader` is -1 while nobody leads."""
+    """One partition as the metadata store knows it. `leader` is -1 while nobody leads.
+
+    Where `fault` says why the row is none that a broker writes, nobody leads it and nobody holds it: elections leave
+    such a row alone, and brokers halt the partition.
+    """
 
     topic_id: UUID
     partition: int
@@ -56,6 +60,7 @@ class PartitionRow:
     log_start_offset: int
     cold_end_offset: int
     change_number: int
+    fault: str = ""
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -118,10 +123,12 @@ def load_living(conn: Connection, wanted: Collection[TopicPartition]) -> tuple[P
 
 
 def load(conn: Connection, topic_id: UUID, number: int) -> PartitionRow:
-    """One partition. Raises `UnknownTopicOrPartition`."""
+    """One partition. Raises `UnknownTopicOrPartition`, and `CorruptMetadata` for a row with a fault."""
     found = _rows(conn, _ONE, {"of_topic": topic_id, "number": number})
     if not found:
         raise _unknown(topic_id, number)
+    if found[0].fault:
+        raise CorruptMetadata(found[0].fault)
     return found[0]
 
 
@@ -219,11 +226,13 @@ def is_held_by(conn: Connection, broker_id: int) -> ColumnElement[bool]:
     """The condition that a partition has a replica on this broker."""
     if conn.dialect.name == "postgresql":
         return partition.c.replicas.op("@>", is_comparison=True)(cast([broker_id], JsonList))
-    each = func.json_each(partition.c.replicas).table_valued("value")
+    readable = case((func.json_valid(partition.c.replicas) == 1, partition.c.replicas), else_=literal("[]", Text))
+    each = func.json_each(readable).table_valued("value")
     return exists(select(each.c.value).where(each.c.value == broker_id))
 
 
 _LISTS = ("isr", "replicas", "adding_replicas", "removing_replicas")
+_NUMBERS = ("leader", "leader_epoch", "partition_epoch", "log_start_offset", "cold_end_offset", "change_number")
 # The lists as text, and each text read once: a cluster has many partitions and few different lists.
 _SELECT = select(*(cast(each, Text) if each.name in _LISTS else each for each in partition.c))
 _ONE = _SELECT.where(partition.c.topic_id == bindparam("of_topic"), partition.c.partition == bindparam("number"))
@@ -239,33 +248,76 @@ _CHANGED = _SELECT.where(partition.c.change_number > bindparam("change")).order_
 def _rows(
     conn: Connection, statement: Select[Any], parameters: Mapping[str, Any] | None = None
 ) -> tuple[PartitionRow, ...]:
-    return tuple(
-        PartitionRow(
-            topic_id=row.topic_id,
-            partition=row.partition,
-            leader=row.leader,
-            leader_epoch=row.leader_epoch,
-            partition_epoch=row.partition_epoch,
-            isr=_members(row.isr),
-            replicas=_broker_ids(row.replicas),
-            adding_replicas=_broker_ids(row.adding_replicas),
-            removing_replicas=_broker_ids(row.removing_replicas),
-            log_start_offset=row.log_start_offset,
-            cold_end_offset=row.cold_end_offset,
-            change_number=row.change_number,
-        )
-        for row in conn.execute(statement, parameters)
+    return tuple(_row(row) for row in conn.execute(statement, parameters))
+
+
+def _row(row: Any) -> PartitionRow:
+    try:
+        lists = _lists(row.isr, row.replicas, row.adding_replicas, row.removing_replicas)
+        if not all(isinstance(getattr(row, name), int) for name in _NUMBERS):
+            raise ValueError("an epoch or an offset is not a number")
+    except (ValueError, TypeError) as error:
+        return _with_fault(row, str(error))
+    return PartitionRow(
+        topic_id=row.topic_id,
+        partition=row.partition,
+        leader=row.leader,
+        leader_epoch=row.leader_epoch,
+        partition_epoch=row.partition_epoch,
+        isr=lists.isr,
+        replicas=lists.replicas,
+        adding_replicas=lists.adding,
+        removing_replicas=lists.removing,
+        log_start_offset=row.log_start_offset,
+        cold_end_offset=row.cold_end_offset,
+        change_number=row.change_number,
     )
 
 
-@lru_cache(maxsize=MAX_KNOWN_LISTS)
-def _members(written: str) -> tuple[InSyncReplica, ...]:
-    return tuple(InSyncReplica(*member) for member in json.loads(written))
+def _with_fault(row: Any, fault: str) -> PartitionRow:
+    return PartitionRow(
+        topic_id=row.topic_id,
+        partition=row.partition,
+        leader=NO_LEADER,
+        leader_epoch=0,
+        partition_epoch=0,
+        isr=(),
+        replicas=(),
+        log_start_offset=0,
+        cold_end_offset=0,
+        change_number=0,
+        fault=(
+            f"the row of partition {row.partition} of topic {row.topic_id} is none that a broker writes ({fault}): put "
+            "it right in the metadata store, then restart the brokers that name it"
+        ),
+    )
+
+
+class _Lists(NamedTuple):
+    isr: tuple[InSyncReplica, ...]
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
 
 
 @lru_cache(maxsize=MAX_KNOWN_LISTS)
+def _lists(isr: str, replicas: str, adding: str, removing: str) -> _Lists:
+    """Raises ValueError or TypeError for lists that no broker writes."""
+    lists = _Lists(
+        isr=tuple(InSyncReplica(int(broker_id), int(epoch)) for broker_id, epoch in json.loads(isr)),
+        replicas=_broker_ids(replicas),
+        adding=_broker_ids(adding),
+        removing=_broker_ids(removing),
+    )
+    if not lists.isr or not {member.broker_id for member in lists.isr}.issubset(lists.replicas):
+        raise ValueError(f"its in-sync replicas {isr} are not among its replicas {replicas}")
+    if not {*lists.adding, *lists.removing}.issubset(lists.replicas):
+        raise ValueError(f"others than its replicas {replicas} are being added or removed")
+    return lists
+
+
 def _broker_ids(written: str) -> tuple[int, ...]:
-    return tuple(json.loads(written))
+    return tuple(int(broker_id) for broker_id in json.loads(written))
 
 
 def _refuse_epoch(row: PartitionRow, leader_epoch: int) -> Never:
@@ -287,6 +339,8 @@ def _refusal(
     """
     if row is None:
         return _unknown(change.topic_id, change.partition)
+    if row.fault:
+        return CorruptMetadata(row.fault)
     where = f"partition {row.partition} of topic {row.topic_id}"
     try:
         require_leader_epoch(row, change.leader_epoch)

@@ -160,5 +160,7 @@ def _each(
     done = change_replica_sets(conn, decide, only=only)
     for each in only:
         if each not in errors:
-            errors[each] = UnknownTopicOrPartition(f"partition {each.partition} does not exist; refresh metadata")
+            errors[each] = UnknownTopicOrPartition(
+                f"partition {each.partition} does not exist, or its row cannot be read; refresh metadata"
+            )
     return Outcomes(change_number=done.change_number, errors=errors)

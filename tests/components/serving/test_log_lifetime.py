@@ -177,7 +177,8 @@ def test_a_partition_that_lost_records_keeps_no_other_from_being_served_and_open
     broker.start()
     for topic in ("lost", "whole"):
         assert create(broker, topic, remote_storage_enable="false") == NONE
-        written = fill(broker, topic, 25)
+    fill(broker, "lost", 25)
+    written = fill(broker, "whole", 25)
     folder = broker.data / "log" / str(topic_id(broker, "lost")) / "0"
     assert broker.stop() == 0
     for path in folder.glob(f"{0:020}.*"):

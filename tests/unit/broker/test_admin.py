@@ -39,10 +39,10 @@ from tiered.broker.view.feed import ChangeFeed
 from tiered.cold.chunks.cache import ChunkCache
 from tiered.cold.chunks.reader import ColdReader
 from tiered.config import ConfigChange, ConfigOperation, TopicConfig
-from tiered.errors import InvalidConfig, InvalidTopic, LogDirFailed, OffsetOutOfRange, TieredError
+from tiered.errors import CorruptMetadata, InvalidConfig, InvalidTopic, LogDirFailed, OffsetOutOfRange, TieredError
 from tiered.formats import object_key
 from tiered.ids import TopicPartition
-from tiered.meta import changes, cluster, segments, settings, tables, topics
+from tiered.meta import changes, cluster, partitions, segments, settings, tables, topics
 from tiered.meta.changes import ChangeSet
 
 
@@ -52,6 +52,7 @@ class Administered:
     feed: ChangeFeed
     applier: ChangeApplier
     failed_replicas: FailedReplicas
+    loader: PartitionLoader
     admin: Admin
 
     async def alter(self, name: str, value: str) -> None:
@@ -140,6 +141,7 @@ async def administered(folder: Path) -> AsyncIterator[Administered]:
             feed=feed,
             applier=applier,
             failed_replicas=failed_replicas,
+            loader=loader,
             admin=Admin(
                 context=context,
                 changes=in_turn,
@@ -264,7 +266,7 @@ async def test_what_cannot_be_opened_is_tried_again_after_longer_and_longer_paus
         await parts.feed.stop()  # Its task would try as well.
         clock = parts.broker.context.clock
         assert isinstance(clock, SetClock)
-        pauses_ms = []
+        pauses_ms: list[int] = []
         for _ in range(8):
             while not parts.applier.is_retry_due():
                 clock.waited_ms += 1_000
@@ -309,6 +311,30 @@ async def test_a_row_that_contradicts_what_a_partition_has_closes_that_partition
         other = await parts.admin.create_topic(NewTopic(name="u"))
         assert other.partition(0).leadership is not None, "the changes behind it are applied"
         assert broker.topics.by_name("t").hosted(0) is not created.partition(0)
+
+
+async def test_a_row_that_nobody_can_read_halts_its_partition_and_removes_nothing(tmp_path: Path) -> None:
+    async with administered(tmp_path) as parts:
+        created = await parts.admin.create_topic(NewTopic(name="t", partition_count=2))
+        folder = parts.broker.context.data.log_of(created.partition(0).topic_partition)
+
+        def write_by_hand(conn: Connection) -> None:
+            change = {"replicas": ["one"], "change_number": cluster.take_number(conn)}
+            ours = tables.partition.c.topic_id == created.topic_id, tables.partition.c.partition == 0
+            conn.execute(update(tables.partition).where(*ours).values(change))
+
+        await parts.broker.database.run(write_by_hand)
+        await parts.feed.refresh()
+        with pytest.raises(CorruptMetadata, match="put it right in the metadata store"):
+            created.partition(0).require_leader()
+        assert (await parts.admin.create_topic(NewTopic(name="u"))).partition(0).leadership is not None
+        everything = await parts.broker.database.run(partitions.load_all)
+    async with administered(tmp_path) as parts:
+        assert parts.broker.topics.unopened_names() == ["t-0"]
+        assert parts.broker.topics.by_name("t").partition(1).leadership is not None
+        assert len(parts.broker.image.rows_of(created.topic_id)) == 2, "clients are told of a partition without leader"
+        await parts.loader.remove_strays([], everything)
+        assert folder.exists(), "it may be this broker's"
 
 
 async def test_only_offsets_that_are_nowhere_can_be_given_up_while_a_log_is_not_open(tmp_path: Path) -> None:

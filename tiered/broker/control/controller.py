@@ -166,7 +166,7 @@ class Controller:
         found = []
         async for key in in_turns(looked_at):
             row = image.row(key)
-            if row is not None and decide(row, image.standings) is not None:
+            if row is not None and not row.fault and decide(row, image.standings) is not None:
                 found.append(key)
         self._unsettled.update(found)  # Until the feed has shown that they are settled.
         return found
@@ -209,6 +209,8 @@ class Controller:
         preferring: Counter[int] = Counter()
         lacking: dict[int, list[TopicPartition]] = {}
         for key, row in image.rows.items():
+            if row.fault:
+                continue
             wanted = row.replicas[0]
             preferring[wanted] += 1
             if row.leader not in (wanted, NO_LEADER) and elections.preferred(row.replica_set, image.standings):

@@ -51,6 +51,10 @@ log = logging.getLogger(__name__)
 NO_TIMESTAMP = -1
 ALL = -1
 NOBODY = -1
+LOST = (
+    "The database has lost committed changes (a restored backup, or a standby that was not synchronous): restore it, "
+    "then restart this broker"
+)
 
 
 class Appended(NamedTuple):
@@ -166,9 +170,9 @@ class Partition(ColdEnd):
                 case RowOrder.OLDER:
                     return
                 case RowOrder.CONTRADICTION:
-                    self.contradicted(
-                        f"SQL shows leader epoch {row.leader_epoch} at partition epoch {row.partition_epoch}"
-                        f", where epoch {self.row.leader_epoch} at {self.row.partition_epoch} had been committed"
+                    self.halt(
+                        f"SQL shows leader epoch {row.leader_epoch} at partition epoch {row.partition_epoch}, where "
+                        f"epoch {self.row.leader_epoch} at {self.row.partition_epoch} had been committed. {LOST}"
                     )
                     return
                 case RowOrder.NEWER:
@@ -223,17 +227,12 @@ class Partition(ColdEnd):
         self.waiters.wake()
         self.growth.wake()
 
-    def contradicted(self, what: str) -> None:
-        """SQL says something of this partition that cannot follow on what it said before (R1)."""
-        self.halt(
-            f"{what}. The database has lost committed changes (a restored backup, or a standby that was not "
-            "synchronous): restore it, then restart this broker"
-        )
-        log.critical("%s", self.halted)
-
-    def halt(self, reason: str) -> None:
-        """Serves this partition no more. Only a restart ends it."""
+    def halt(self, reason: str, *, is_logged: bool = False) -> None:
+        """Serves this partition no more: SQL contradicts itself (R1, R14). Only a restart ends it. `reason` says what to
+        do; `is_logged` is it where it is that of all partitions."""
         self.halted = f"{self.name} is halted: {reason}"
+        if not is_logged:
+            log.critical("%s", self.halted)
         self.role = Role.NONE
         self._end_leadership(self.halted)
 

@@ -337,7 +337,7 @@ class PartitionLoader:
         strays += [
             self._context.data.log_of(row.topic_partition)
             for row in rows
-            if row.topic_id in here and self._context.broker_id not in row.replicas
+            if row.topic_id in here and not row.fault and self._context.broker_id not in row.replicas
         ]
         for path in strays:
             if await self._context.disk.run(path.exists):
