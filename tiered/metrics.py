@@ -157,6 +157,12 @@ class CountersState:
     housekeeping_failures: int = metric(
         "tiered_housekeeping_failures_total", "Rounds of periodic work that SQL, the store or the disk refused."
     )
+    failing_items: dict[str, int] = metric(
+        "tiered_failing_items",
+        "Objects, partitions, topics or groups that failed when they were last tried, while others went on.",
+        "work",
+        of=dict,
+    )
     local_segments_deleted: int = metric(
         "tiered_local_segments_deleted_total", "Local segments that retention removed."
     )

@@ -324,12 +324,15 @@ def list_planned(conn: Connection, *, owner: int, planned_before_ms: int, limit:
     return _planned(conn, limit, segment.c.owner == owner, segment.c.planned_at_ms < planned_before_ms)
 
 
-def list_overdue_planned(conn: Connection, *, planned_before_ms: int, limit: int = 1_000) -> tuple[SegmentRow, ...]:
-    """The planned rows, abandoned ones included, of any broker from before that time: what the controller sweeps.
+def list_overdue_planned(
+    conn: Connection, *, planned_before_ms: int, limit: int = 1_000, except_owners: Collection[int] = ()
+) -> tuple[SegmentRow, ...]:
+    """The planned rows, abandoned ones included, of other brokers from before that time: what the controller sweeps.
 
     A broker that still uploads one learns of it when its commit is refused, and plans again.
     """
-    return _planned(conn, limit, segment.c.planned_at_ms < planned_before_ms)
+    others = segment.c.owner.not_in(except_owners)
+    return _planned(conn, limit, segment.c.planned_at_ms < planned_before_ms, others)
 
 
 def list_purgeable(

@@ -49,7 +49,10 @@ async def _hand_over(context: BrokerContext, topics: Topics, feed: ChangeFeed, g
     # Records that followers have not fetched yet must not have their only copy where a power loss could take it.
     for partition in list(topics.partitions()):
         if partition.leadership is not None and partition.log.failed is None:
-            await context.flusher.flushed(partition.log, partition.log.log_end_offset)
+            try:
+                await context.flusher.flushed(partition.log, partition.log.log_end_offset)
+            except TieredError as error:
+                log.warning("%s: what followers lack is not on the disk: %s", partition.name, error)
     min_isr: dict[UUID, int] = {topic.topic_id: topic.config.min_insync_replicas for topic in topics}
 
     def decide(row: PartitionRow, standings: Standings) -> ReplicaSet | None:

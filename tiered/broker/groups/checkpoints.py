@@ -8,17 +8,18 @@ be on the way of a commit: it reads SQL on a tick of its own, and what cannot be
 import asyncio
 import logging
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
 from tiered.broker.context import BrokerContext
 from tiered.broker.groups.slots import HeldSlots
+from tiered.broker.one_by_one import OneByOne
 from tiered.cold.bucket import group_checkpoints
 from tiered.errors import NotCoordinator, TieredError
 from tiered.formats.checkpoint_bytes import MAX_CHECKPOINT_BYTES
 from tiered.formats.group_checkpoint import GroupCheckpoint, GroupEntry
 from tiered.meta import slot_offsets
-from tiered.runtime import QuietFailures
 
 log = logging.getLogger(__name__)
 
@@ -38,11 +39,7 @@ class GroupCheckpointWriter:
         self._gained: set[int] = set()
         self._turn = asyncio.Lock()
         self._has_ticked = False
-        self._failures = QuietFailures(
-            log,
-            "the checkpoint of consumer groups could not be written; it is tried again: %(error)s",
-            "checkpoints of consumer groups are written again",
-        )
+        self._writing = OneByOne("writing checkpoints of groups", counters=context.counters)
 
     def slots_changed(self, slots: Iterable[int]) -> None:
         """SQL has other offsets or groups of these slots than the bucket, or may have."""
@@ -71,24 +68,22 @@ class GroupCheckpointWriter:
     async def write_changed(self) -> None:
         """Writes the slots whose groups changed. A failure leaves a slot stale, is logged, and raises nothing."""
         async with self._turn:
-            failure: TieredError | None = None
-            for slot in sorted(self._changed):
-                slot_epoch = self._slots.epochs.get(slot)
-                self._changed.discard(slot)  # A change from here on makes it stale again.
-                if slot_epoch is None:
-                    continue  # Its holder writes it, and begins with that when it gets the slot.
-                try:
-                    await self._write(slot, slot_epoch)
-                except NotCoordinator:
-                    continue
-                except TieredError as error:
-                    self._changed.add(slot)
-                    failure = error
-            if failure is None:
-                self._failures.worked()
-            else:
-                self._context.counters.checkpoint_failures += 1
-                self._failures.failed(failure)
+            failed = 1
+            with suppress(TieredError):  # SQL or the store is away: what is left stays stale.
+                failed = await self._writing.run(sorted(self._changed), self._write_changed, name="slot {}".format)
+            self._context.counters.checkpoint_failures += failed > 0
+
+    async def _write_changed(self, slot: int) -> None:
+        slot_epoch = self._slots.epochs.get(slot)
+        self._changed.discard(slot)  # A change from here on makes it stale again.
+        if slot_epoch is None:
+            return  # Its holder writes it, and begins with that when it gets the slot.
+        try:
+            with suppress(NotCoordinator):
+                await self._write(slot, slot_epoch)
+        except Exception:
+            self._changed.add(slot)
+            raise
 
     async def _write(self, slot: int, slot_epoch: int) -> None:
         found = await self._context.database.read(

@@ -16,6 +16,7 @@ from sqlalchemy import Connection
 
 from tiered.broker.context import BrokerContext
 from tiered.broker.host.resource_configs import ResourceConfigs
+from tiered.broker.one_by_one import AWAY, IN_A_ROW
 from tiered.broker.partitions.partition import Partition
 from tiered.broker.partitions.topics import Topics
 from tiered.broker.view.image import ClusterImage
@@ -113,14 +114,20 @@ class CheckpointWriter:
                 if partition.leadership is None:
                     del self._stale[key]  # Its leader writes it, and begins with that when it is elected.
                     self._pages.pop(key, None)
+            away_in_a_row = 0
             for key, partition in list(self._stale.items())[:MAX_WRITES_A_ROUND]:
                 # Stale until it is written: a deletion of an object asks for it meanwhile.
                 segments, log_start_offset = partition.committed, partition.log_start_offset
-                if not await self._write_partition(partition):
-                    del self._stale[key]
-                    self._stale[key] = partition  # Behind the others, so that they have their turn.
+                error = await self._write_partition(partition)
+                if error is not None:
+                    self._failed(partition.name, error)
+                    # Behind the others, so that they have their turn.
+                    self._stale[key] = self._stale.pop(key, partition)
                 elif (segments, log_start_offset) == (partition.committed, partition.log_start_offset):
                     self._stale.pop(key, None)
+                away_in_a_row = away_in_a_row + 1 if isinstance(error, AWAY) else 0
+                if away_in_a_row == IN_A_ROW:
+                    break
             if was_stale and failures == self._context.counters.checkpoint_failures:
                 self._failures.worked()
 
@@ -170,12 +177,12 @@ class CheckpointWriter:
             self._cluster_is_stale = changes != self._cluster_changes
             self._pins = frozenset(each.pin_id for each in held)
 
-    async def _write_partition(self, partition: Partition) -> bool:
-        """True when the bucket has it."""
+    async def _write_partition(self, partition: Partition) -> TieredError | None:
+        """None when the bucket has it."""
         where = partition.topic_partition
         topic = self._topics.find_id(where.topic_id)
         if topic is None:
-            return True  # Deleted: the topic is gone from the cluster's checkpoint.
+            return None  # Deleted: the topic is gone from the cluster's checkpoint.
         checkpoint = PartitionCheckpoint(
             version=0,
             cluster_id=self._context.state.cluster_id,
@@ -193,8 +200,7 @@ class CheckpointWriter:
         fault = _fault_of_ends(checkpoint)
         if fault is not None:
             words = f"{fault}; the bucket's stays as it was. If it goes on, restart the broker: it reads SQL anew"
-            self._failed(partition.name, CorruptMetadata(words))
-            return False
+            return CorruptMetadata(words)
         key = where.topic_id, where.partition
         write = partial(checkpoints.write_partition_checkpoint, known=self._pages.get(key, frozenset()))
         try:
@@ -202,11 +208,10 @@ class CheckpointWriter:
             written = await self._context.uploads.run(write, self._context.store, checkpoint)
             crash_point("checkpoint.written")
         except TieredError as error:
-            self._failed(partition.name, error)
-            return False
+            return error.without_frames()
         if written.pages:
             self._pages[key] = frozenset(written.pages)
-        return True
+        return None
 
     def _failed(self, name: str, error: TieredError) -> None:
         """However many are stale, one line."""

@@ -8,10 +8,12 @@ by age while the clock is not trusted, nor anything at all while SQL cannot say 
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from sqlalchemy import Connection
 
 from tiered.broker.context import BrokerContext
+from tiered.broker.one_by_one import OneByOne
 from tiered.broker.partitions.partition import Partition
 from tiered.broker.partitions.topics import Topics
 from tiered.broker.tiering import tier_plan
@@ -63,6 +65,8 @@ class RetentionRounds:
         self._lifecycle = lifecycle
         self._topics = topics
         self._clock_watch = clock_watch
+        self._retiring = OneByOne("retention", counters=context.counters)
+        self._deleting = OneByOne("local retention", counters=context.counters)
         self._future_warned: dict[TopicPartition, int] = {}
         """Per partition, the end offset up to which segments with records of the future were warned about."""
 
@@ -76,11 +80,7 @@ class RetentionRounds:
             if due:
                 await self._retire(due)
         finally:
-            async for partition in in_turns(partitions):
-                try:
-                    await self._lifecycle.delete_local(partition)
-                except (TieredError, OSError) as error:
-                    _failed(partition, error)
+            await self._deleting.run(partitions, self._lifecycle.delete_local, name=attrgetter("name"))
 
     async def _due(self, partitions: Sequence[Partition]) -> list[Partition]:
         """Partitions that would lose offsets if nothing were pinned: mostly none, so SQL need not be asked."""
@@ -130,12 +130,13 @@ class RetentionRounds:
         topic_ids = {partition.topic_partition.topic_id for partition in due}
         held = await self._context.database.read(lambda conn: pins.held(conn, topic_ids))
         clock = self._clock_watch.look(held.at_ms)
-        for partition in due:
+
+        async def retire(partition: Partition) -> None:
             now_ms = self._context.clock.now_ms()
             decided = self._decide(partition, pins_of(partition, held, now_ms), clock, now_ms)
             wanted = decided.delete_before_offset
             if wanted <= partition.log_start_offset or partition.leadership is None:
-                continue
+                return
             log.info(
                 "%s: retention moves the log start from %d to %d: %d offsets go, %s",
                 partition.name,
@@ -144,11 +145,10 @@ class RetentionRounds:
                 wanted - partition.log_start_offset,
                 _what_goes(decided, partition.config, now_ms),
             )
-            try:
-                # Asks once more what is pinned, in the transaction that retires.
-                await self._lifecycle.move_log_start(partition, wanted)
-            except (TieredError, OSError) as error:
-                _failed(partition, error)
+            # Asks once more what is pinned, in the transaction that retires.
+            await self._lifecycle.move_log_start(partition, wanted)
+
+        await self._retiring.run(due, retire, name=attrgetter("name"))
 
     def _decide(self, partition: Partition, held: Sequence[Pin], clock: Judgement, now_ms: int) -> Retention:
         return tier_plan.total_retention(

@@ -16,6 +16,7 @@ from functools import partial
 from uuid import UUID
 
 from tiered.broker.context import BrokerContext
+from tiered.broker.one_by_one import OneByOne
 from tiered.broker.partitions.partition import Partition
 from tiered.broker.tiering import tier_plan
 from tiered.broker.tiering.checkpoints import CheckpointWriter
@@ -43,13 +44,15 @@ from tiered.hot.log import SegmentFile
 from tiered.ids import TopicPartition
 from tiered.meta import segments, topics
 from tiered.meta.segments import SegmentPlan, SegmentRow
+from tiered.meta.topics import TopicRow
 from tiered.runtime import QuietFailures, crash_point, new_uuid
 
 log = logging.getLogger(__name__)
 
 SWEEP_BATCH = 100
 REFUSED_MS = 3_600_000.0
-MAX_REFUSED = 1_000
+UNANSWERED_MS = 60_000.0
+MAX_LEFT_OUT = 1_000
 """So many a listing leaves out."""
 MAX_REFUSED_IN_A_ROW = 10
 """Then it is not about single objects; the next round begins behind these."""
@@ -85,8 +88,11 @@ class SegmentLifecycle:
         self._first_lost_offset = first_lost_offset
         self._image = image
         self._in_progress: set[UUID] = set()
+        self._forgetting = OneByOne("forgetting deleted topics", counters=context.counters)
         self._refused: dict[UUID, float] = {}
         """Objects that may not be deleted, and until when they are left alone, by the monotonic clock."""
+        self._unanswered: dict[UUID, float] = {}
+        """As `_refused`, of objects that ended a round: the next one begins with others."""
         self._refusals = QuietFailures(
             log,
             "an object may not be deleted; others are, and it is tried again every hour "
@@ -330,29 +336,31 @@ class SegmentLifecycle:
         """
         now_ms = self._context.clock.now_ms()
         before_ms = now_ms + 1 if at_start else now_ms - self._context.settings.tiering.tiered_upload_timeout_ms
+        left_out = {*self._in_progress, *self._left_alone()}
         planned = await self._context.database.run(
             lambda conn: segments.list_planned(
-                conn, owner=self._context.broker_id, planned_before_ms=before_ms, limit=SWEEP_BATCH
+                conn, owner=self._context.broker_id, planned_before_ms=before_ms, limit=SWEEP_BATCH + len(left_out)
             )
         )
-        orphans = [
-            (row.object_id, row.object_key)
-            for row in planned
-            if row.object_id not in self._in_progress and row.object_id not in self._refused
-        ]
-        if orphans:
-            self._context.counters.orphans_swept += await self._remove_orphans(orphans)
-            log.info("swept %d unfinished uploads", len(orphans))
-        await self._purge(now_ms)
+        orphans = [(row.object_id, row.object_key) for row in planned if row.object_id not in left_out]
+        try:
+            if orphans:
+                self._context.counters.orphans_swept += await self._remove_orphans(orphans[:SWEEP_BATCH])
+                log.info("swept %d unfinished uploads", len(orphans[:SWEEP_BATCH]))
+        finally:
+            await self._purge(now_ms)
 
     async def sweep_of_the_dead(self) -> None:
         """Removes what failed uploads left of brokers that are not in service: they may never come back."""
         live = {row.broker_id for row in self._image.live()}
         before_ms = self._context.clock.now_ms() - self._context.settings.tiering.tiered_upload_timeout_ms
+        left_out = self._left_alone()
         found = await self._context.database.run(
-            lambda conn: segments.list_overdue_planned(conn, planned_before_ms=before_ms, limit=SWEEP_BATCH)
+            lambda conn: segments.list_overdue_planned(
+                conn, planned_before_ms=before_ms, limit=SWEEP_BATCH + len(left_out), except_owners=live
+            )
         )
-        orphans = [(row.object_id, row.object_key) for row in found if row.owner not in live]
+        orphans = [(row.object_id, row.object_key) for row in found if row.object_id not in left_out][:SWEEP_BATCH]
         if orphans:
             self._context.counters.orphans_swept += await self._remove_orphans(orphans)
             log.info("swept %d uploads that dead brokers left unfinished", len(orphans))
@@ -370,8 +378,6 @@ class SegmentLifecycle:
         """Deletes what retention gave up: of partitions that this broker leads, and as controller of deleted topics."""
         if not self._clock_watch.look().is_trusted:
             return  # By a clock that jumped, every grace would be over.
-        monotonic_ms = self._context.clock.monotonic_ms()
-        self._refused = {key: until_ms for key, until_ms in self._refused.items() if until_ms > monotonic_ms}
         me = self._context.broker_id
         await self._purge_all(partial(segments.list_purgeable, now_ms=now_ms, leader=me, limit=SWEEP_BATCH))
         if self._context.state.is_controller:
@@ -379,13 +385,15 @@ class SegmentLifecycle:
         self._context.counters.objects_refused = len(self._refused)
 
     async def _purge_all(self, list_some: Callable[..., Sequence[SegmentRow]]) -> None:
+        waiting: set[UUID] = set()
         for _ in range(PURGE_BATCHES):
-            if await self._purge_batch(list_some) < SWEEP_BATCH:
+            if await self._purge_batch(list_some, waiting) < SWEEP_BATCH or len(waiting) >= MAX_LEFT_OUT:
                 return
 
-    async def _purge_batch(self, list_some: Callable[..., Sequence[SegmentRow]]) -> int:
-        """How many objects it deleted, or may not delete."""
-        left_out, refused_before = tuple(self._refused)[:MAX_REFUSED], len(self._refused)
+    async def _purge_batch(self, list_some: Callable[..., Sequence[SegmentRow]], waiting: set[UUID]) -> int:
+        """How many objects it looked at. `waiting` are those that a checkpoint may still name: they block none behind
+        them."""
+        left_out = (*waiting, *self._left_alone())[:MAX_LEFT_OUT]
         rows = await self._context.database.run(lambda conn: list_some(conn, left_out=left_out))
         if not rows:
             return 0
@@ -393,13 +401,21 @@ class SegmentLifecycle:
         await self._feed.refresh()
         await self._checkpoints.write_stale()
         fresh = [row for row in rows if not self._checkpoints.is_stale(row.topic_id, row.partition)]
+        waiting.update({row.object_id for row in rows} - {row.object_id for row in fresh})
         async with self._deleting(fresh) as gone:
             if gone:
                 purged_at_ms = self._context.clock.now_ms()
                 self._context.counters.objects_purged += await self._context.database.run(
                     lambda conn: segments.mark_purged(conn, gone, now_ms=purged_at_ms)
                 )
-        return len(gone) + len(self._refused) - refused_before
+        return len(rows)
+
+    def _left_alone(self) -> set[UUID]:
+        """Objects whose deletion failed not long ago."""
+        now_ms = self._context.clock.monotonic_ms()
+        self._refused = {key: until_ms for key, until_ms in self._refused.items() if until_ms > now_ms}
+        self._unanswered = {key: until_ms for key, until_ms in self._unanswered.items() if until_ms > now_ms}
+        return {*self._refused, *self._unanswered}
 
     @asynccontextmanager
     async def _deleting(self, rows: Iterable[SegmentRow]) -> AsyncIterator[list[UUID]]:
@@ -421,6 +437,8 @@ class SegmentLifecycle:
                 if is_of_object:
                     self._refusals.failed(error)
                     self._refused[row.object_id] = self._context.clock.monotonic_ms() + REFUSED_MS
+                else:
+                    self._unanswered[row.object_id] = self._context.clock.monotonic_ms() + UNANSWERED_MS
                 if not is_of_object or in_a_row == MAX_REFUSED_IN_A_ROW:
                     failure = error.without_frames()
                     break
@@ -440,31 +458,28 @@ class SegmentLifecycle:
         # Brokers learn of a deletion by its tombstone: one that was cut off for a while must still find it.
         grace_ms = FORGET_DELETED_AFTER_MS if len(self._image.brokers) > 1 else -1
         before_ms = self._context.clock.now_ms() - grace_ms
+        limit = SWEEP_BATCH + self._forgetting.failing_count
         found = await self._context.database.run(
-            lambda conn: topics.list_forgettable(conn, deleted_before_ms=before_ms, limit=SWEEP_BATCH)
+            lambda conn: topics.list_forgettable(conn, deleted_before_ms=before_ms, limit=limit)
         )
         if not found:
             return
         if self._checkpoints.cluster_is_stale:
             await self._checkpoints.write_stale()
-        gone: list[UUID] = []
-        failure: TieredError | None = None
-        for topic in found:
-            try:
-                await self._checkpoints.remove(topic.topic_id, topic.partition_count)
-            except StoreUnavailable as error:
-                failure = error.without_frames()
-                if not error.may_be_of_one_object:
-                    break
-            else:
-                crash_point("forget.checkpoints_removed")
-                gone.append(topic.topic_id)
-        if gone:
-            await self._context.database.run(
-                lambda conn: topics.forget_deleted(conn, deleted_before_ms=before_ms, only=gone)
-            )
-        if failure is not None:
-            raise failure
+        ids: list[UUID] = []
+
+        async def remove(topic: TopicRow) -> None:
+            await self._checkpoints.remove(topic.topic_id, topic.partition_count)
+            crash_point("forget.checkpoints_removed")
+            ids.append(topic.topic_id)
+
+        try:
+            await self._forgetting.run(found, remove, name=lambda topic: f"{topic.name} ({topic.topic_id})")
+        finally:
+            if ids:
+                await self._context.database.run(
+                    lambda conn: topics.forget_deleted(conn, deleted_before_ms=before_ms, only=ids, limit=limit)
+                )
 
     async def forget_purged(self) -> None:
         """Keeps the metadata store from growing for ever: rows of objects that are long gone."""

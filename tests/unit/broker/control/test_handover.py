@@ -1,6 +1,7 @@
 """What a controlled shutdown hands over, in which order, and when it does not try (rule 9)."""
 
 import asyncio
+import errno
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -22,6 +23,7 @@ from tiered.broker.partitions.topics import Topic
 from tiered.broker.view.feed import ChangeFeed
 from tiered.config import TopicConfig
 from tiered.errors import MetadataUnavailable
+from tiered.hot.file_system import OpenFile, RealFileSystem
 from tiered.meta import brokers, coordinator_slots, partitions, topics
 from tiered.meta.changes import ChangeSet
 from tiered.meta.engine import Database
@@ -131,6 +133,20 @@ async def test_all_is_flushed_and_groups_have_their_coordinators_before_it_is_ou
         monkeypatch.setattr(WatchedDatabase, "asked", asked)
         await parts.hand_over()
         assert seen == [1, {OTHER}]
+
+
+async def test_a_log_that_cannot_be_flushed_keeps_nothing_from_being_handed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refused(_: RealFileSystem, file: OpenFile) -> None:
+        raise OSError(errno.EIO, "fsync failed")
+
+    async with leaving(tmp_path) as parts:
+        with monkeypatch.context() as patch:
+            patch.setattr(RealFileSystem, "sync", refused)
+            await parts.hand_over()
+        assert (await parts.row()).leader == OTHER
+        assert "t-0: what followers lack is not on the disk" in caplog.text
 
 
 @pytest.mark.parametrize("why", ["alone", "switched off"])

@@ -2,9 +2,14 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.unit.broker.groups.coordinators import Coordinating, commit, coordinating
 from tiered.broker.groups.checkpoints import GroupCheckpointWriter
 from tiered.cold.bucket import group_checkpoints
+from tiered.cold.object_store import ObjectStore
+from tiered.errors import StoreUnavailable
+from tiered.formats.group_checkpoint import GroupCheckpoint
 from tiered.meta.coordinator_slots import SlotRow
 
 
@@ -45,3 +50,43 @@ async def test_a_slot_of_another_holder_is_left_to_it(tmp_path: Path) -> None:
         broker.groups.slots_changed([row])
         await made.write_changed()
         assert stored(broker) == set()
+
+
+async def test_a_slot_whose_checkpoint_cannot_be_written_keeps_no_other_from_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with coordinating(tmp_path) as broker:
+        groups = ("a", "b", "c")
+        slots = sorted(broker.groups.slot(group_id) for group_id in groups)
+        for group_id in groups:
+            await commit(broker, group_id)
+        made, write = writer(broker), group_checkpoints.write_group_checkpoint
+
+        def write_most(store: ObjectStore, checkpoint: GroupCheckpoint) -> None:
+            if checkpoint.slot == slots[0]:
+                raise RuntimeError("a group that nobody can encode")
+            write(store, checkpoint)
+
+        made.slots_changed(slots)
+        with monkeypatch.context() as patch:
+            patch.setattr(group_checkpoints, "write_group_checkpoint", write_most)
+            await made.write_changed()
+        assert stored(broker) == set(slots[1:])
+        assert broker.context.counters.checkpoint_failures == 1
+        await made.write_changed()
+        assert stored(broker) == set(slots)
+
+
+async def test_a_store_that_is_away_is_not_asked_for_each_slot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with coordinating(tmp_path) as broker:
+        made, asked = writer(broker), []
+
+        def away(_: ObjectStore, checkpoint: GroupCheckpoint) -> None:
+            asked.append(checkpoint.slot)
+            raise StoreUnavailable("the store is away")
+
+        monkeypatch.setattr(group_checkpoints, "write_group_checkpoint", away)
+        made.slots_changed(range(10))
+        await made.write_changed()
+        await made.write_changed()
+        assert asked == [0, 1, 2, 3, 4, 5], "the next round begins with others"

@@ -7,6 +7,8 @@ from sqlalchemy import Connection, func, select, update
 
 from tests.unit.broker.tiering.tiers import SEGMENTS, Tiers, tiers
 from tiered.broker.rounds.sweeps import FORGET_INTERVAL_MS, Sweeps
+from tiered.broker.tiering.segment_lifecycle import SegmentLifecycle
+from tiered.errors import StoreRefused
 from tiered.formats.object_key import SEGMENTS_PREFIX
 from tiered.meta.tables import segment
 
@@ -88,3 +90,22 @@ async def test_rows_of_what_is_long_gone_are_forgotten_once_in_an_hour(tmp_path:
         made.clock.waited_ms += FORGET_INTERVAL_MS
         await sweeps.for_all()
         assert await made.context.database.run(rows) == 0
+
+
+async def test_a_deleted_topic_that_cannot_be_forgotten_holds_up_no_sweep_behind_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with tiers(tmp_path, tiered_upload_timeout_ms=str(TIMEOUT_MS)) as made:
+        sweeps = Sweeps(context=made.context, lifecycle=made.lifecycle)
+        await killed_upload(made, monkeypatch)
+        await made.context.database.run(lambda conn: conn.execute(update(segment).values(owner=9)))
+        made.clock.set_by_ms += TIMEOUT_MS + 1
+        made.context.state.is_controller = True
+
+        async def forget_deleted_topics(_: SegmentLifecycle) -> None:
+            raise StoreRefused("no permission")
+
+        monkeypatch.setattr(SegmentLifecycle, "forget_deleted_topics", forget_deleted_topics)
+        await sweeps.for_all()
+        assert objects(made) == 0
+        assert made.context.counters.failing_items["sweeping for all brokers"] == 1

@@ -8,7 +8,9 @@ import pytest
 from tests.unit.broker.tiering.tiers import TOPIC_ID, tiers
 from tiered.broker.partitions.cold_end import ColdEnd
 from tiered.cold.bucket import checkpoints
+from tiered.cold.object_store import ObjectStore
 from tiered.errors import StoreUnavailable
+from tiered.formats.checkpoint import PartitionCheckpoint
 
 
 async def test_what_cannot_be_written_stays_stale_and_is_said_once(
@@ -31,6 +33,27 @@ async def test_what_cannot_be_written_stays_stale_and_is_said_once(
             "the checkpoint of orders-0 could not be written; stale ones are tried again and again: the store is away",
             "checkpoints are written again",
         ]
+
+
+async def test_a_store_that_is_away_is_not_asked_for_each_partition(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def away(_: ObjectStore, checkpoint: PartitionCheckpoint, **__: object) -> None:
+        asked.append(checkpoint.partition)
+        raise StoreUnavailable("the store is away")
+
+    async with tiers(tmp_path, partition_count=7) as made:
+        for partition in made.partitions:
+            made.checkpoints.partition_changed(partition)
+        with monkeypatch.context() as patch:
+            patch.setattr(checkpoints, "write_partition_checkpoint", away)
+            await made.checkpoints.write_stale()
+            await made.checkpoints.write_stale()
+        assert asked == [0, 1, 2, 3, 4, 5], "the next round begins with others"
+        await made.checkpoints.write_stale()
+        assert made.checkpoints.stale_count == 0
 
 
 async def test_a_leader_that_does_not_know_all_segments_replaces_no_checkpoint(

@@ -3,12 +3,16 @@
 import logging
 import re
 from pathlib import Path
+from typing import Any
+from uuid import UUID
 
 import pytest
+from sqlalchemy import Connection
 
 from tests.support.partition_appends import NOW_MS
 from tests.unit.broker.tiering.tiers import DAY_MS, SEGMENTS, TOPIC_ID, Tiers, tiers
 from tiered.config import BrokerSettings
+from tiered.errors import CorruptMetadata, MetadataUnavailable, TieredError
 from tiered.formats.record_batch import Record, encode_batch
 from tiered.meta import segments
 from tiered.rules.segments.retention import RetentionReason
@@ -76,6 +80,33 @@ async def test_a_round_takes_so_many_segments_at_the_most_as_it_was_explained(
         r"\(retention.bytes=0\)",
         caplog.text,
     )
+
+
+async def test_partitions_that_cannot_be_retired_hold_up_no_other_and_a_database_that_is_away_ends_the_round(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with tiers(tmp_path, AT_ONCE, partition_count=7) as made:
+        for partition in made.partitions:
+            await made.lifecycle.upload(partition, 0)
+        plain = segments.retire_before
+        refused: dict[int, TieredError] = {0: CorruptMetadata("a row that contradicts")}
+        asked: list[int] = []
+
+        def retire_before(conn: Connection, topic_id: UUID, number: int, **others: Any) -> object:
+            asked.append(number)
+            if number in refused:
+                raise refused[number]
+            return plain(conn, topic_id, number, **others)
+
+        monkeypatch.setattr(segments, "retire_before", retire_before)
+        refused |= {number: MetadataUnavailable("SQL is away") for number in range(1, 7)}
+        with pytest.raises(MetadataUnavailable):
+            await made.retention.round()
+        assert asked == [0, 1, 2, 3]
+        refused = {0: CorruptMetadata("a row that contradicts")}
+        await made.retention.round()
+        assert [partition.log_start_offset for partition in made.partitions] == [0, *[1] * 6]
+        assert made.context.counters.failing_items["retention"] == 1
 
 
 async def test_a_jump_ends_no_grace_of_what_was_retired(tmp_path: Path) -> None:
