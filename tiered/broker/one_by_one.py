@@ -31,7 +31,7 @@ class OneByOne:
         self._name = name
         self._counters = counters
         self._failing: set[str] = set()
-        self._named_now = 0
+        self._named_now = self._in_a_row = 0
 
     @property
     def failing_count(self) -> int:
@@ -43,29 +43,44 @@ class OneByOne:
         the others have their turn also where the round ends early. Raises what the last item met where SQL or the
         store answered for none of `IN_A_ROW`."""
         items = list(items)
-        self._named_now = 0
+        self.begin()
         if self._failing:
             items.sort(key=lambda item: name(item) in self._failing)
-            self._failing.intersection_update(map(name, items))
-            self._count()
-        in_a_row = failed = 0
+            self.keep(map(name, items))
+        failed = 0
         async for item in in_turns(items):
             try:
                 await work(item)
             except Exception as error:
-                self.failed(name(item), error)
                 failed += 1
-                in_a_row = in_a_row + 1 if isinstance(error, AWAY) else 0
-                if in_a_row == IN_A_ROW:
+                self.failed(name(item), error)
+                if self.is_away:
                     raise
             else:
-                in_a_row = 0
+                self._in_a_row = 0
                 if self._failing:
                     self.worked(name(item))
         return failed
 
+    # For loops that keep a place of their own
+
+    def begin(self) -> None:
+        """A round begins: so many items may be named again."""
+        self._named_now = self._in_a_row = 0
+
+    def keep(self, names: Iterable[str]) -> None:
+        """Other items are there no more."""
+        self._failing.intersection_update(names)
+        self._count()
+
+    @property
+    def is_away(self) -> bool:
+        """Whether `IN_A_ROW` items got no answer, one after the other: it is about none of them."""
+        return self._in_a_row >= IN_A_ROW
+
     def failed(self, name: str, error: Exception) -> None:
         """The item cannot be dealt with now; the log says so once."""
+        self._in_a_row = self._in_a_row + 1 if isinstance(error, AWAY) else 0
         if name not in self._failing:
             self._failing.add(name)
             self._count()
@@ -80,6 +95,8 @@ class OneByOne:
                 log.warning("%s failed for more than that: tiered_failing_items has how many", self._name)
 
     def worked(self, name: str) -> None:
+        """The item is done."""
+        self._in_a_row = 0
         if name in self._failing:
             self._failing.discard(name)
             self._count()

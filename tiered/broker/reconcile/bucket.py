@@ -13,11 +13,13 @@ from uuid import UUID
 from sqlalchemy import Connection
 
 from tiered.broker.context import BrokerContext
+from tiered.broker.one_by_one import OneByOne
 from tiered.broker.partitions.partition import Partition
 from tiered.broker.partitions.topics import Topics
 from tiered.broker.reconcile.findings import OF_COMPARISON, Finding, FindingKind, Findings
 from tiered.broker.tiering.committed_rows import committed_segment
 from tiered.broker.view.image import ClusterImage
+from tiered.errors import StoreRefused
 from tiered.formats import object_key
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.ids import TopicPartition
@@ -65,12 +67,14 @@ class BucketComparison:
         self._at: Cursor | None = None
         self._began_ms: float | None = None
         self._is_under_way = False
+        self._comparing = OneByOne("comparing with the bucket", counters=context.counters)
         self.turns = 0
         """Turns that ended."""
 
     async def round(self, requests: RequestBudget | None = None) -> None:
-        """Goes on with the turn, for as many requests as a round may make; begins one if that is due. Raises
-        StoreUnavailable and MetadataUnavailable: the next round goes on where this one was."""
+        """Goes on with the turn, for as many requests as a round may make; begins one if that is due. What fails is
+        left to the next turn. Raises StoreUnavailable and MetadataUnavailable where it is about none alone: the next
+        round goes on where this one was."""
         now_ms = self._context.clock.monotonic_ms()
         if not self._is_under_way:
             period_ms = self._context.settings.reconcile.tiered_reconcile_period_ms
@@ -81,13 +85,29 @@ class BucketComparison:
         # One of which nothing was ever uploaded needs no look.
         led = {each.topic_partition: each for each in self._topics.partitions() if each.cold_end_offset > 0}
         ordered = reconcile.in_turn(key for key, each in led.items() if each.leadership is not None)
+        self._comparing.begin()
+        self._comparing.keep(each.name for each in led.values())
+        answered: Cursor | None = None
         while requests.left > 0:
             partition = self._next(led, ordered)
             if partition is None:
                 self._is_under_way = False
                 self.turns += 1
                 return
-            await self._page(partition, requests)
+            assert self._at is not None
+            answered = answered or self._at
+            try:
+                await self._page(partition, requests)
+            except Exception as error:
+                self._comparing.failed(partition.name, error)
+                if self._comparing.is_away:
+                    if not isinstance(error, StoreRefused):
+                        self._at = answered
+                    raise
+                self._at = Cursor(topic_id=self._at.topic_id, partition=self._at.partition + 1)
+            else:
+                self._comparing.worked(partition.name)
+                answered = None
 
     def _next(self, led: Mapping[TopicPartition, Partition], ordered: Sequence[TopicPartition]) -> Partition | None:
         """The partition that the turn is at."""
@@ -200,7 +220,11 @@ class BucketComparison:
     async def _sweep(self, partition: Partition, each: Listed) -> None:
         """Deletes an object that was deleted before by its row: nothing follows that state, so nobody can need it."""
         self._context.counters.reconcile_requests += 1
-        await self._pool.run(self._context.store.delete, each.name)
+        try:
+            await self._pool.run(self._context.store.delete, each.name)
+        except StoreRefused as error:
+            log.warning("%s: an object that came back after its deletion may not be deleted: %s", partition.name, error)
+            return
         self._context.counters.orphans_swept += 1
         log.info("%s: swept an object that came back after its deletion: %s", partition.name, each.name)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from uuid import UUID
 
 from tiered.broker.context import BrokerContext
+from tiered.broker.one_by_one import OneByOne
 from tiered.broker.partitions.partition import Partition
 from tiered.broker.partitions.topics import Topics
 from tiered.broker.reconcile.findings import OF_DISK, OF_UPLOADS, Finding, FindingKind, Findings
@@ -35,6 +36,7 @@ class DiskComparison:
         self._began_ms: float | None = None
         self._is_under_way = False
         self._seemed_stuck: set[TopicPartition] = set()
+        self._comparing = OneByOne("comparing local files", counters=context.counters)
         self.turns = 0
         """Turns that ended."""
 
@@ -98,6 +100,8 @@ class DiskComparison:
             self._began_ms, self._at, self._is_under_way = now_ms, None, True
             await self._look_at_topics()
         hosted = {each.topic_partition: each for each in self._topics.partitions()}
+        self._comparing.begin()
+        self._comparing.keep(each.name for each in hosted.values())
         ordered = reconcile.in_turn(hosted)
         for _ in range(FOLDERS_A_ROUND):
             key = reconcile.next_partition(ordered, self._at)
@@ -105,7 +109,13 @@ class DiskComparison:
                 self._is_under_way = False
                 self.turns += 1
                 return
-            await self._look_at(hosted[key])
+            name = hosted[key].name
+            try:
+                await self._look_at(hosted[key])
+            except OSError as error:
+                self._comparing.failed(name, error)
+            else:
+                self._comparing.worked(name)
             self._at = Cursor(topic_id=key.topic_id, partition=key.partition + 1)
 
     async def _look_at(self, partition: Partition) -> None:

@@ -76,9 +76,9 @@ class Reconciler:
         ):
             try:
                 await part()
-            except (TieredError, OSError) as error:
+            except Exception as error:  # noqa: BLE001 - a tick boundary for each part; the name says which
                 self._context.counters.housekeeping_failures += 1
-                self._failures.failed(error, name)
+                self._failures.failed(error if isinstance(error, TieredError | OSError) else repr(error), name)
             else:
                 self._failures.worked(name)
 

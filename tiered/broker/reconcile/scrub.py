@@ -8,16 +8,19 @@ to the store, and never call damaged what could not be read.
 
 import asyncio
 import json
+import logging
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from uuid import UUID
 
 from tiered.broker.context import BrokerContext
+from tiered.broker.one_by_one import OneByOne
 from tiered.broker.partitions.partition import Partition
 from tiered.broker.partitions.topics import Topics
 from tiered.broker.reconcile.findings import OF_OBJECTS, Finding, FindingKind, Findings, kind_of
 from tiered.cold.verify.segments import CheckedSegment, SegmentVerifier
+from tiered.errors import StoreRefused, TieredError
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.formats.segment_check import Fault
 from tiered.hot.file_system import read_whole, replace_file
@@ -28,6 +31,8 @@ from tiered.rules.segments.reconcile import Cursor
 from tiered.rules.segments.sampling import ChunkSample
 from tiered.rules.segments.segment_states import SegmentState
 from tiered.runtime import BlockingPool
+
+log = logging.getLogger(__name__)
 
 PLACE_FILE = "scrub.json"
 """`{"version": 1, "cluster_id": text, "topic_id": text, "partition": number, "offset": number, "chunk": number,
@@ -56,6 +61,10 @@ class Scrub:
         self._credit_bytes = 0.0
         self._told_ms: float | None = None
         self._slow_downs = 0
+        self._checking = OneByOne("scrubbing", counters=context.counters)
+        self._unread: set[str] = set()
+        """Objects of this turn that could not be read."""
+        self._tried_again_ms: dict[str, int] = {}
         self.turn_ended_at_ms = 0
         """When every chunk had been read last, by the wall clock; 0 while nobody knows."""
 
@@ -84,6 +93,7 @@ class Scrub:
         if rate == 0 or self._is_slowed_down():
             return
         await self._read_place()
+        self._checking.begin()
         try:
             await self._look_again()
             await self._go_on(led, reconcile.in_turn(led), rate)
@@ -98,26 +108,46 @@ class Scrub:
     async def _go_on(
         self, led: Mapping[TopicPartition, Partition], ordered: Sequence[TopicPartition], rate: int
     ) -> None:
+        answered: Cursor | None = None
         for _ in range(MAX_PARTS):
             if self._credit_bytes <= 0:
                 return
             found = self._next(led, ordered)
             if found is None:
-                if self._at is not None:
-                    self._at = None
-                    self.turn_ended_at_ms = self._context.clock.now_ms()
+                self._end_turn()
                 return
             partition, segment = found
             assert self._at is not None
-            part = await self._check(
-                partition, segment, self._at.chunk, max_bytes=min(PART_BYTES, int(self._credit_bytes) + 1)
-            )
+            answered = answered or self._at
+            try:
+                part = await self._check(
+                    partition, segment, self._at.chunk, max_bytes=min(PART_BYTES, int(self._credit_bytes) + 1)
+                )
+            except Exception as error:
+                self._checking.failed(segment.object_key, error)
+                self._unread.add(segment.object_key)
+                self._at = replace(self._at, offset=segment.end_offset, chunk=0)
+                if self._checking.is_away:
+                    if not isinstance(error, StoreRefused):
+                        self._at = answered
+                    raise
+                continue
+            self._checking.worked(segment.object_key)
+            answered = None
             if part.next_chunk is None:
                 self._at = replace(self._at, offset=segment.end_offset, chunk=0)
             else:
                 self._at = replace(self._at, offset=segment.base_offset, chunk=part.next_chunk)
             if self._credit_bytes > 0 and await self._pause(part.size_bytes / rate):
                 return
+
+    def _end_turn(self) -> None:
+        if self._at is not None:
+            self._at = None
+            if not self._unread:
+                self.turn_ended_at_ms = self._context.clock.now_ms()
+        self._checking.keep(self._unread)
+        self._unread = set()
 
     async def _pause(self, seconds: float) -> bool:
         """So that a round's bytes are not read all at once; whether the store asked to slow down meanwhile."""
@@ -178,14 +208,21 @@ class Scrub:
         """Reads one thing that was found damaged a while ago once more: somebody may have mended it."""
         before_ms = self._context.clock.now_ms() - LOOK_AGAIN_MS
         damaged = [each for each in self._findings.all() if each.kind is FindingKind.DAMAGED]
-        oldest = min(damaged, key=lambda each: each.seen_at_ms, default=None)
-        if oldest is None or oldest.seen_at_ms >= before_ms:
+        tried_ms = self._tried_again_ms = {
+            each.name: max(each.seen_at_ms, self._tried_again_ms.get(each.name, 0)) for each in damaged
+        }
+        oldest = min(damaged, key=lambda each: tried_ms[each.name], default=None)
+        if oldest is None or tried_ms[oldest.name] >= before_ms:
             return
+        tried_ms[oldest.name] = self._context.clock.now_ms()
         topic = self._topics.find_id(oldest.topic_id)
         partition = None if topic is None else topic.hosted(oldest.partition)
         segment = None if partition is None else partition.committed_segment_at(oldest.first_offset)
         if partition is not None and segment is not None and segment.object_key == oldest.name:
-            await self._check(partition, segment, max(0, oldest.chunk), max_bytes=1)
+            try:
+                await self._check(partition, segment, max(0, oldest.chunk), max_bytes=1)
+            except TieredError as error:
+                log.info("%s: damage cannot be looked at again now: %s", partition.name, error)
 
     # The place
 

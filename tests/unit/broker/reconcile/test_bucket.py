@@ -1,13 +1,19 @@
 """What the bucket has and what was committed, compared: told for certain, mended by nobody but the one who may."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 from tests.unit.broker.tiering.tiers import SEGMENTS, TOPIC_ID, Tiers, tiers
 from tiered.broker.reconcile.bucket import BucketComparison, RequestBudget
 from tiered.broker.reconcile.findings import FindingKind, Findings
+from tiered.cold.local import LocalStore
+from tiered.cold.object_store import ObjectStore, parse_store_url
+from tiered.cold.opening import open_store
+from tiered.errors import StoreRefused, StoreUnavailable, TieredError
 from tiered.formats import object_key
 from tiered.runtime import new_uuid
 
@@ -31,11 +37,35 @@ class Compared:
         await self.bucket.round()
 
 
+class Unlisted(LocalStore):
+    """A local store that lists some prefixes never."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(parse_store_url(url).directory)  # type: ignore[union-attr]
+        self.fails: Callable[[str], TieredError | None] = lambda _prefix: None
+
+    def list(self, prefix: str, *, start_after: str | None = None, limit: int = 1000) -> list[tuple[str, int]]:
+        error = self.fails(prefix)
+        if error is not None:
+            raise error
+        return super().list(prefix, start_after=start_after, limit=limit)
+
+
 @asynccontextmanager
-async def compared(folder: Path) -> AsyncIterator[Compared]:
-    """With every closed segment in the store, and a turn each hour."""
-    async with tiers(folder, {"tiered.purge.grace.ms": "0"}, tiered_reconcile_period_ms="3600000") as made:
+async def compared(
+    folder: Path, *, partition_count: int = 1, store_at: Callable[[str], ObjectStore] = open_store
+) -> AsyncIterator[Compared]:
+    """With every closed segment of partition 0 in the store, the first one of others, and a turn each hour."""
+    async with tiers(
+        folder,
+        {"tiered.purge.grace.ms": "0"},
+        partition_count=partition_count,
+        store_at=store_at,
+        tiered_reconcile_period_ms="3600000",
+    ) as made:
         await made.upload_all()
+        for partition in made.partitions[1:]:
+            await made.lifecycle.upload(partition, 0)
         findings = Findings()
         bucket = BucketComparison(
             context=made.context, image=made.image, topics=made.topics, pool=made.context.uploads, findings=findings
@@ -89,3 +119,42 @@ async def test_a_round_makes_no_more_requests_than_it_may_and_the_next_one_goes_
             await has.bucket.round(RequestBudget(2))
             told.append((len(has.told), has.made.context.counters.reconcile_requests, has.bucket.turns))
         assert told == [(1, 2, 0), (2, 4, 0), (2, 4, 1)]
+
+
+async def test_a_partition_that_cannot_be_compared_holds_up_no_other_and_is_counted(tmp_path: Path) -> None:
+    stores: list[Unlisted] = []
+
+    def store_at(url: str) -> Unlisted:
+        stores.append(Unlisted(url))
+        return stores[0]
+
+    async with compared(tmp_path, partition_count=3, store_at=store_at) as has:
+        for partition in has.made.partitions:
+            stores[0].delete(partition.committed[0].object_key)
+        stores[0].fails = lambda prefix: StoreRefused("no permission") if prefix.endswith("/0/") else None
+        await has.bucket.round()
+        assert [finding.partition for finding in has.findings.all()] == [1, 2]
+        assert has.bucket.turns == 1
+        assert has.made.context.counters.failing_items["comparing with the bucket"] == 1
+        stores[0].fails = lambda _prefix: None
+        await has.next_turn()
+        assert [finding.partition for finding in has.findings.all()] == [0, 1, 2]
+
+
+async def test_a_turn_waits_for_a_store_that_is_away_where_it_was(tmp_path: Path) -> None:
+    stores: list[Unlisted] = []
+
+    def store_at(url: str) -> Unlisted:
+        stores.append(Unlisted(url))
+        return stores[0]
+
+    async with compared(tmp_path, partition_count=5, store_at=store_at) as has:
+        for partition in has.made.partitions:
+            stores[0].delete(partition.committed[0].object_key)
+        stores[0].fails = lambda _prefix: StoreUnavailable("away")
+        for _ in range(3):
+            with pytest.raises(StoreUnavailable):
+                await has.bucket.round()
+        stores[0].fails = lambda _prefix: None
+        await has.bucket.round()
+        assert [finding.partition for finding in has.findings.all()] == [0, 1, 2, 3, 4]

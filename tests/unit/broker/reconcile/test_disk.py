@@ -1,6 +1,7 @@
 """A broker's folders compared with its logs, and closed segments with what should be in the store by now."""
 
 import asyncio
+import errno
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from tests.unit.broker.tiering.tiers import SEGMENTS, Tiers, tiers
 from tiered.broker.reconcile.disk import DiskComparison
 from tiered.broker.reconcile.findings import FindingKind, Findings
+from tiered.hot.file_system import RealFileSystem
 from tiered.runtime import new_uuid
 
 
@@ -78,3 +80,25 @@ async def test_closed_segments_are_overdue_after_the_time_for_an_upload_until_th
         await made.upload_all()
         await disk.look_at_uploads()
         assert findings.all() == []
+
+
+async def test_a_folder_that_cannot_be_listed_holds_up_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tiered.broker.reconcile.disk.SECOND_LOOK_MS", 0)
+    plain = RealFileSystem.sizes
+
+    def sizes(self: RealFileSystem, directory: str) -> dict[str, int]:
+        if Path(directory).name == "0":
+            raise OSError(errno.EIO, "Input/output error", directory)
+        return plain(self, directory)
+
+    async with tiers(tmp_path, partition_count=3) as made:
+        disk, findings = comparison(made)
+        for partition in made.partitions:
+            (Path(partition.log.directory) / f"{77:020}.log").touch()
+        monkeypatch.setattr(RealFileSystem, "sizes", sizes)
+        await disk.round()
+        assert [finding.partition for finding in findings.all()] == [1, 2]
+        assert disk.turns == 1
+        assert made.context.counters.failing_items["comparing local files"] == 1

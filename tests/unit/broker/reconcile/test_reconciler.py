@@ -62,3 +62,18 @@ async def test_a_torn_place_of_the_scrub_begins_its_turn_anew(tmp_path: Path) ->
         await rounds.scrub.round()
         assert rounds.scrub.turn_ended_at_ms == 0
         await rounds.stop()
+
+
+async def test_a_part_of_a_round_that_fails_in_an_unforeseen_way_holds_up_none_behind_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def look_at_uploads(_: disk.DiskComparison) -> None:
+        raise ValueError("'many' is not a valid state")
+
+    monkeypatch.setattr(disk.DiskComparison, "look_at_uploads", look_at_uploads)
+    async with surroundings(tmp_path) as made:
+        rounds = reconciler(made)
+        await rounds.round()
+        assert (rounds.disk.turns, rounds.bucket.turns) == (1, 1)
+        assert made.context.counters.housekeeping_failures == 1
+        await rounds.stop()

@@ -5,6 +5,9 @@ from pathlib import Path
 from tests.unit.broker.tiering.tiers import SEGMENTS, Tiers, tiers
 from tiered.broker.reconcile.findings import FindingKind, Findings
 from tiered.broker.reconcile.scrub import LOOK_AGAIN_MS, Scrub
+from tiered.cold.local import LocalStore
+from tiered.cold.object_store import parse_store_url
+from tiered.errors import StoreRefused
 
 RATE, PERIOD_MS = str(1 << 30), "3600000"
 HOUR_MS = 3_600_000
@@ -70,3 +73,39 @@ async def test_a_restarted_broker_goes_on_where_the_turn_was(tmp_path: Path) -> 
         second = scrub(made, Findings())
         await turn(made, second)
         assert made.context.counters.scrubbed_chunks == SEGMENTS
+
+
+class Archived(LocalStore):
+    """A local store that gives the bytes of some objects to nobody."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(parse_store_url(url).directory)  # type: ignore[union-attr]
+        self.refused: set[str] = set()
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        if key in self.refused:
+            raise StoreRefused("the object is archived")
+        return super().get_range(key, start, length)
+
+
+async def test_an_object_that_cannot_be_read_holds_up_no_other_and_the_turn_does_not_claim_it(tmp_path: Path) -> None:
+    stores: list[Archived] = []
+
+    def store_at(url: str) -> Archived:
+        stores.append(Archived(url))
+        return stores[0]
+
+    settings = {"tiered_scrub_max_bytes_per_second": RATE, "tiered_scrub_period_ms": PERIOD_MS}
+    async with tiers(tmp_path, store_at=store_at, **settings) as made:
+        await made.upload_all()
+        scrubbing = scrub(made, Findings())
+        stores[0].refused = {made.partition.committed[1].object_key}
+        for _ in range(SEGMENTS + 2):
+            made.clock.waited_ms += HOUR_MS
+            await scrubbing.round()
+        assert made.context.counters.scrubbed_chunks >= SEGMENTS - 1
+        assert made.context.counters.failing_items["scrubbing"] == 1
+        assert scrubbing.turn_ended_at_ms == 0, "not all was read"
+        stores[0].refused = set()
+        await turn(made, scrubbing)
+        assert made.context.counters.failing_items["scrubbing"] == 0
