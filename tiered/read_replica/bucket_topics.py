@@ -24,6 +24,7 @@ from tiered.errors import (
     InvalidTopic,
     OffsetNotAvailable,
     OffsetOutOfRange,
+    StoreRefused,
     StoreUnavailable,
     TieredError,
     UnknownTopicId,
@@ -42,6 +43,10 @@ from tiered.runtime import BlockingPool, Clock, QuietFailures, Worker, every
 log = logging.getLogger(__name__)
 
 LOOKS_AT_ONCE = 8
+MAX_UNANSWERED = 8
+"""Partitions of which the store gives no checkpoint; after so many a look ends."""
+OF_ONE_PARTITION = (Corrupt, StoreRefused)
+"""Faults of a checkpoint that say nothing of others, which are looked at, and end no start."""
 
 
 @dataclass(slots=True)
@@ -199,7 +204,8 @@ class BucketTopics:
     @property
     def unreadable(self) -> tuple[str, ...]:
         """Partitions whose checkpoints cannot be read: they stay as they were, if they were seen before."""
-        return tuple(sorted(self._name(key) for key, error in self._faults.items() if isinstance(error, Corrupt)))
+        faults = self._faults.items()
+        return tuple(sorted(self._name(key) for key, error in faults if isinstance(error, OF_ONE_PARTITION)))
 
     def __iter__(self) -> Iterator[BucketTopic]:
         return iter(list(self._by_name.values()))
@@ -275,15 +281,21 @@ class BucketTopics:
             for number in range(topic.partition_count)
         )
 
+        unanswered: list[TieredError] = []
+
         async def look() -> None:
             for topic, key in left:
                 await self._flights.result(key, partial(self._look, topic.name, key))
+                error = self._faults.get(key)
+                if error is not None and not isinstance(error, OF_ONE_PARTITION):
+                    unanswered.append(error)
+                if len(unanswered) >= MAX_UNANSWERED:
+                    return  # The store is away: the others need not wait for it.
 
         await asyncio.gather(*(look() for _ in range(LOOKS_AT_ONCE)))
         self._take(cluster, topics)
-        away = next((error for error in self._faults.values() if not isinstance(error, Corrupt)), None)
-        if away is not None:
-            raise StoreUnavailable(f"not every checkpoint could be read: {away}")
+        if unanswered:
+            raise StoreUnavailable(f"not every checkpoint could be read: {unanswered[0]}")
         self._seen_ms = started_ms
         self.state.refreshes += 1
 
@@ -328,7 +340,7 @@ class BucketTopics:
         try:
             after = await self._pool.run(look_at_partition, self._store, topic, key.topic_id, key.partition, before)
         except TieredError as error:
-            if isinstance(error, Corrupt) and str(error) != str(self._faults.get(key)):
+            if isinstance(error, OF_ONE_PARTITION) and str(error) != str(self._faults.get(key)):
                 log.error("%s-%d stays as it was: %s", topic, key.partition, error)
             self._faults[key] = error
             return

@@ -11,7 +11,7 @@ from tests.unit.cold.verified_store import RECORDS, VerifiedStore
 from tiered.cold.local import LocalStore
 from tiered.cold.object_store import ObjectFile
 from tiered.cold.read_only_store import ReadOnlyStore
-from tiered.errors import StoreUnavailable
+from tiered.errors import StoreRefused, StoreUnavailable
 from tiered.formats import object_key
 from tiered.read_replica.bucket_topics import BucketPartition, BucketTopics
 
@@ -25,6 +25,9 @@ class Bucket(LocalStore):
 
     away = False
     away_keys: frozenset[str] = frozenset()
+    refused_keys: frozenset[str] = frozenset()
+    asked_away = 0
+    """How often somebody asked for what is away."""
 
     def get(self, key: str, *, max_bytes: int) -> tuple[bytes, str]:
         self._require_there(key)
@@ -43,7 +46,10 @@ class Bucket(LocalStore):
         return super().head(key)
 
     def _require_there(self, key: str) -> None:
+        if key in self.refused_keys:
+            raise StoreRefused("no permission")
         if self.away or key in self.away_keys:
+            self.asked_away += 1
             raise StoreUnavailable("the bucket is away; try again later")
 
 

@@ -18,6 +18,7 @@ from tiered.errors import (
     InvalidTopic,
     OffsetNotAvailable,
     OffsetOutOfRange,
+    StoreRefused,
     StoreUnavailable,
     UnknownTopicId,
     UnknownTopicOrPartition,
@@ -166,6 +167,32 @@ async def test_a_partition_that_was_never_seen_whole_is_refused_and_others_are_t
         with pytest.raises(CorruptObject):
             partition_of(topics)
         assert bounds(topics, 0) == (0, 0)
+
+
+async def test_a_partition_whose_checkpoint_is_refused_is_named_and_ends_no_start(bucket: Bucket) -> None:
+    bucket.refused_keys = frozenset({HEAD})
+    async with looking_at(bucket, CLOCK) as topics:
+        assert (list(topics.unreadable), topics.state.refreshes) == ([NAME], 1)
+        with pytest.raises(StoreRefused):
+            partition_of(topics)
+        assert bounds(topics, 0) == (0, 0)
+        bucket.refused_keys = frozenset()
+        await topics.refresh()
+        assert bounds(topics) == (0, 3 * RECORDS)
+
+
+async def test_a_store_that_goes_away_during_a_look_is_not_asked_for_each_partition(
+    bucket: Bucket, made: VerifiedStore
+) -> None:
+    many = replace(cluster_checkpoint().topics[0], name="many", topic_id=UUID(int=5), partition_count=100)
+    both = replace(cluster_checkpoint(), version=CHANGE + 1, topics=(*cluster_checkpoint().topics, many))
+    async with looking_at(bucket, CLOCK) as topics:
+        checkpoints.write_cluster_checkpoint(made.store, both)
+        keys = (object_key.partition_checkpoint_key(many.topic_id, number) for number in range(100))
+        bucket.away_keys = frozenset(keys)
+        with pytest.raises(StoreUnavailable):
+            await topics.refresh()
+        assert bucket.asked_away < 100
 
 
 async def test_without_the_store_the_view_stays_and_gets_older(bucket: Bucket, made: VerifiedStore) -> None:

@@ -310,6 +310,11 @@ class ReplicaFetcher:
                 log.warning("%s cannot be followed now: %s", followed.partition.name, error)
                 self._rest(followed, STORE_REST_MS)
                 continue
+            except Exception:
+                # A bug that one partition shows must not keep those behind it from being followed.
+                log.exception("%s cannot be followed, in an unforeseen way", followed.partition.name)
+                self._rest(followed, CORRUPT_REST_MS)
+                continue
             if appended_bytes:
                 if len(self._followed) > 1 and not followed.is_left:
                     # Behind the others, which may have got nothing because of it.

@@ -7,8 +7,11 @@ else is looked at. Rules and partitions decide what is due. Must never skip a pa
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
+from operator import attrgetter
 
 from tiered.broker.context import BrokerContext
+from tiered.broker.one_by_one import OneByOne
 from tiered.broker.partitions.agenda import AT_ONCE, PartitionAgenda
 from tiered.broker.partitions.partition import Partition
 from tiered.broker.partitions.topics import Topics
@@ -17,7 +20,6 @@ from tiered.broker.tiering.upload_pipeline import UploadPipeline
 from tiered.errors import LogDirFailed, TieredError
 from tiered.rules.partition.producer_state import most_each
 from tiered.rules.partition.rolling import NEVER_MS
-from tiered.runtime import in_turns
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +47,7 @@ class PartitionRounds:
         self._topics = topics
         self._upload_pipeline = upload_pipeline
         self._disk_looked_at_ms = float("-inf")
+        self._looking = OneByOne("looking at partitions", counters=context.counters)
         self._may_have_producers = True
         """Something was looked at since the producers were counted."""
 
@@ -57,12 +60,7 @@ class PartitionRounds:
         taken = self._agenda.take(now_ms)
         partitions = [each for each in taken if self._topics.hosts(each)]
         try:
-            async for partition in in_turns(partitions):
-                self._roll(partition, now_ms)
-                if partition.leadership is not None:
-                    self._upload_pipeline.look(partition, now_ms)
-                if partition.log.failed is not None:
-                    self._disk_failed(partition)
+            await self._looking.run(partitions, partial(self._look_at, now_ms=now_ms), name=attrgetter("name"))
             self._upload_pipeline.begin()
             await self._context.flusher.flush_due([partition.log for partition in partitions])
             for partition in partitions:
@@ -72,6 +70,13 @@ class PartitionRounds:
             self._reports.note(taken)
             for partition in taken:
                 self._agenda.look_again(partition, self._next_look_ms(partition))
+
+    async def _look_at(self, partition: Partition, *, now_ms: int) -> None:
+        self._roll(partition, now_ms)
+        if partition.leadership is not None:
+            self._upload_pipeline.look(partition, now_ms)
+        if partition.log.failed is not None:
+            self._disk_failed(partition)
 
     def _is_disk_due(self) -> bool:
         return self._context.clock.monotonic_ms() - self._disk_looked_at_ms >= QUIET_DISK_MS

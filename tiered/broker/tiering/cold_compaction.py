@@ -23,7 +23,17 @@ from tiered.cold.bucket.rewrite import RewriteOrder, Rewritten
 from tiered.cold.bucket.segments import load_tail
 from tiered.cold.object_store import ObjectStore
 from tiered.config import BrokerSettings, TopicConfig
-from tiered.errors import Fenced, InvalidConfig, MetadataUnavailable, Pinned, TieredError, UnknownTopicOrPartition
+from tiered.errors import (
+    Corrupt,
+    CorruptMetadata,
+    Fenced,
+    InvalidConfig,
+    MetadataUnavailable,
+    Pinned,
+    StoreRefused,
+    TieredError,
+    UnknownTopicOrPartition,
+)
 from tiered.formats import object_key
 from tiered.formats.producer_snapshot import decode_producers
 from tiered.formats.segment_check import ExpectedSegment
@@ -43,6 +53,8 @@ log = logging.getLogger(__name__)
 
 SETTLE_TRIES = 5
 """A swap whose outcome is unknown is repeated until it is known: repeating it is harmless."""
+_OF_ONE_PARTITION = (Fenced, Pinned, Corrupt, StoreRefused)
+"""Errors that say nothing of other partitions. SQL or a store that is away ends the run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,14 +150,20 @@ class ColdCompaction:
                 f"{self._store.url} holds {whose}, and the database describes cluster {wanted.cluster_id}: give the "
                 "store and the database that the brokers have"
             )
+        looked: list[DuePartition] = []
         # One transaction for each: with SQLite, brokers wait for it.
-        looked = [
-            self._database.run_sync(partial(_partition, where=where, wanted=wanted)) for where in wanted.partitions
-        ]
+        for where in wanted.partitions:
+            try:
+                if where.fault:
+                    raise CorruptMetadata(where.fault)
+                found = self._database.run_sync(partial(_partition, where=where, wanted=wanted))
+            except CorruptMetadata as error:
+                self._failed(f"{wanted.topics[where.topic_id][0].name}-{where.partition}", error)
+                continue
+            if found is not None:
+                looked.append(found)
         return DueCompactions(
-            cluster_id=wanted.cluster_id,
-            upload_timeout_ms=wanted.upload_timeout_ms,
-            partitions=tuple(each for each in looked if each is not None),
+            cluster_id=wanted.cluster_id, upload_timeout_ms=wanted.upload_timeout_ms, partitions=tuple(looked)
         )
 
     def waves(
@@ -170,21 +188,22 @@ class ColdCompaction:
     # A wave
 
     def begin(self, found: DueCompactions, wave: Sequence[tuple[DuePartition, SegmentRow]]) -> list[Order]:
-        """The segments to rewrite, with their rows planned. A partition that lost a segment meanwhile has failed."""
+        """The segments to rewrite, with their rows planned. A partition that lost a segment meanwhile, or whose newest
+        object cannot be read, has failed; the others go on."""
         orders: list[Order] = []
         # Readers have had the objects of this wave until now, so tombstones count from now.
         now_ms = self._database.run_sync(database_now_ms)
         for partition in _partitions_of(each for each, _ in wave):
             rows = [row for each, row in wave if each is partition]
-            some = self._orders(found, partition, rows, now_ms)
-            new = [
-                NewObject(before=each.row, object_id=each.object_id, object_key=each.rewrite.object_key)
-                for each in some
-            ]
             try:
+                some = self._orders(found, partition, rows, now_ms)
+                new = [
+                    NewObject(before=each.row, object_id=each.object_id, object_key=each.rewrite.object_key)
+                    for each in some
+                ]
                 self._database.run_sync(partial(replacements.plan, wanted=new, timeout_ms=found.upload_timeout_ms))
-            except Fenced as error:
-                self._failed(partition, error)
+            except _OF_ONE_PARTITION as error:
+                self._failed(partition.name, error)
                 continue
             orders += some
         crash_point("compact.planned")
@@ -200,8 +219,8 @@ class ColdCompaction:
             try:
                 if changed:
                     self._swap(partition, changed)
-            except (Fenced, Pinned) as error:
-                self._failed(partition, error)
+            except _OF_ONE_PARTITION as error:
+                self._failed(partition.name, error)
                 self.give_up(ours)
                 continue
             self.state.looked_at_segments += len(ours)
@@ -296,9 +315,9 @@ class ColdCompaction:
             return {}
         return compaction.last_batches(decode_producers(tail.producer_snapshot))
 
-    def _failed(self, partition: DuePartition, error: TieredError) -> None:
-        self.state.failed[partition.name] = str(error)
-        log.warning("%s: nothing more of it is compacted in this run: %s", partition.name, error)
+    def _failed(self, name: str, error: TieredError) -> None:
+        self.state.failed[name] = str(error)
+        log.warning("%s: nothing more of it is compacted in this run: %s", name, error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -340,9 +340,12 @@ class PartitionLoader:
             if row.topic_id in here and not row.fault and self._context.broker_id not in row.replicas
         ]
         for path in strays:
-            if await self._context.disk.run(path.exists):
-                log.info("removing local files that nobody asks for any more: %s", path)
-                await self._context.disk.run(partial(shutil.rmtree, path, ignore_errors=True))
+            try:
+                if await self._context.disk.run(path.exists):
+                    log.info("removing local files that nobody asks for any more: %s", path)
+                    await self._context.disk.run(partial(shutil.rmtree, path, ignore_errors=True))
+            except OSError as error:
+                log.warning("local files that nobody asks for any more stay: %s: %s", path, error)
 
     async def close_all(self) -> bool:
         """Flushes every log and marks it clean, several at a time; one that fails is logged and recovered later.

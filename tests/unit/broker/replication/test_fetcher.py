@@ -164,6 +164,23 @@ async def test_nothing_is_fetched_to_a_full_disk_but_what_the_isr_waits_for(tmp_
         assert asked.fetch_offset == 1
 
 
+async def test_a_partition_that_fails_in_an_unforeseen_way_rests_and_the_connection_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def append_fetched(*_: object, **__: object) -> None:
+        raise AssertionError("a bug")
+
+    async with following(tmp_path) as parts:
+        _, told = await parts.leader.asked()
+        with monkeypatch.context() as patch:
+            patch.setattr(Partition, "append_fetched", append_fetched)
+            told.set_result(answer(1, parts.records))
+            await asyncio.sleep(0.02)
+        parts.fetcher.follow(parts.follower)  # A new row ends the rest.
+        await parts.leader.asked()
+        assert parts.leader.opened == 1, "those behind it in the answer are followed on"
+
+
 async def test_a_leader_that_does_not_answer_is_asked_again_on_another_connection(tmp_path: Path) -> None:
     async with following(tmp_path) as parts:
         _, told = await parts.leader.asked()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from sqlalchemy import text
 
 from tests.support.partition_appends import batch
@@ -111,6 +112,23 @@ async def test_a_partition_whose_disk_failed_is_given_up_and_the_others_are_roll
         await has.look()
         assert has.let_down == [failed]
         assert [each.cold_end_offset for each in others] == [SEGMENTS + 1] * 2
+
+
+async def test_a_partition_that_fails_in_an_unforeseen_way_holds_up_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with rounds(tmp_path) as has:
+        bad, *others = has.made.partitions
+        plain = Partition.roll_if_due
+
+        def roll_if_due(self: Partition, now_ms: int) -> bool:
+            assert self is not bad, "a bug"
+            return plain(self, now_ms)
+
+        monkeypatch.setattr(Partition, "roll_if_due", roll_if_due)
+        await has.look()
+        assert [each.cold_end_offset for each in others] == [SEGMENTS] * 2
+        assert has.made.context.counters.failing_items["looking at partitions"] == 1
 
 
 async def test_a_partition_whose_flush_fails_is_given_up_in_the_next_round(tmp_path: Path) -> None:

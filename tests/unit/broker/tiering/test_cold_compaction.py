@@ -112,6 +112,27 @@ async def test_a_deletion_of_records_makes_a_swap_of_them_fail_and_the_next_run_
         assert (again.failed, again.replaced_segments) == ({}, 1)
 
 
+async def test_a_partition_whose_newest_object_is_gone_holds_up_no_other(tmp_path: Path) -> None:
+    async with tiers(tmp_path, COMPACT, partition_count=2, written=lambda number: keyed(A, str(number))) as made:
+        for partition in made.partitions:
+            for base_offset in range(SEGMENTS):
+                await made.lifecycle.upload(partition, base_offset)
+        made.context.state.is_controller = True
+        await made.checkpoints.write_stale()
+        made.context.store.delete(made.partition.committed[-1].object_key)
+
+        def begin() -> tuple[ColdCompactionState, set[int]]:
+            job = ColdCompaction(made.context.database, made.context.store)
+            due = job.look()
+            (wave,) = job.waves(due.partitions, wave_bytes=1 << 30)
+            orders = job.begin(due, wave)
+            job.give_up(orders)
+            return job.state, {order.partition.partition for order in orders}
+
+        state, begun = await asyncio.to_thread(begin)
+        assert (list(state.failed), begun) == (["orders-0"], {1})
+
+
 async def test_what_a_snapshot_holds_and_all_above_it_has_to_wait(tmp_path: Path) -> None:
     async with stored(tmp_path) as parts:
         await parts.made.context.database.run(
