@@ -19,6 +19,7 @@ from tiered.broker.groups.commit_writer import OffsetCommits
 from tiered.broker.groups.slots import HeldSlots
 from tiered.broker.groups.values import check_transactional_id
 from tiered.broker.host.producer_ids import ProducerIds
+from tiered.broker.one_by_one import AWAY, OneByOne
 from tiered.broker.transactions.expiry import remove_expired
 from tiered.broker.transactions.listing import listed
 from tiered.broker.transactions.marker_sender import MarkerSender
@@ -28,6 +29,7 @@ from tiered.broker.transactions.transition_writer import TransitionWriter
 from tiered.errors import (
     ConcurrentTransactions,
     CoordinatorLoading,
+    CoordinatorNotAvailable,
     InvalidRequest,
     InvalidTransactionTimeout,
     NotCoordinator,
@@ -130,6 +132,7 @@ class TransactionCoordinator:
         self._loads = asyncio.Event()
         self._reads = asyncio.Semaphore(MAX_READS)
         self._worker = Worker()
+        self._reading = OneByOne("reading transactional ids", counters=context.counters)
         self._failures = QuietFailures(
             log, "open transactions are not read yet: %(error)s", "open transactions are read"
         )
@@ -541,8 +544,8 @@ class TransactionCoordinator:
             try:
                 await self._load_open()
                 await self._load_unsure()
-            except TieredError as error:
-                self._failures.failed(error)
+            except Exception as error:  # noqa: BLE001 - a tick boundary: it is tried again
+                self._failures.failed(error if isinstance(error, TieredError) else repr(error))
                 await asyncio.sleep(RETRY_MS / 1000.0)
                 self._loads.set()
             else:
@@ -564,14 +567,24 @@ class TransactionCoordinator:
     async def _load_unsure(self) -> None:
         unsure = tuple(self._unsure)
         for first in range(0, len(unsure), READ_AT_ONCE):
-            await self._read_together(unsure[first : first + READ_AT_ONCE])
-        for transactional_id in self._unsure.intersection(unsure):
             try:
-                async with self._turn(transactional_id):
-                    pass
-            except NotCoordinator:
-                pass  # It is read by whoever holds the slot.
-            self._unsure.discard(transactional_id)
+                await self._read_together(unsure[first : first + READ_AT_ONCE])
+            except AWAY:
+                raise
+            except Exception:
+                # One of them cannot be read: each is asked for by itself.
+                log.exception("transactional ids could not be read together")
+        failed = await self._reading.run(
+            self._unsure.intersection(unsure), self._read_one, name="transactional id {}".format
+        )
+        if failed:
+            raise CoordinatorNotAvailable(f"{failed} transactional ids cannot be read")
+
+    async def _read_one(self, transactional_id: str) -> None:
+        with suppress(NotCoordinator):  # It is read by whoever holds the slot.
+            async with self._turn(transactional_id):
+                pass
+        self._unsure.discard(transactional_id)
 
     async def _read_together(self, names: Sequence[str]) -> None:
         """Those of which nothing is under way. Of the others what is read here may be old by now."""

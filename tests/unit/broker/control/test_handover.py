@@ -23,7 +23,8 @@ from tiered.broker.partitions.topics import Topic
 from tiered.broker.view.feed import ChangeFeed
 from tiered.config import TopicConfig
 from tiered.errors import MetadataUnavailable
-from tiered.hot.file_system import OpenFile, RealFileSystem
+from tiered.file_slice import OpenFile
+from tiered.hot.file_system import RealFileSystem
 from tiered.meta import brokers, coordinator_slots, partitions, topics
 from tiered.meta.changes import ChangeSet
 from tiered.meta.engine import Database

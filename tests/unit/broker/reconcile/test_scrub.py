@@ -95,8 +95,9 @@ async def test_an_object_that_cannot_be_read_holds_up_no_other_and_the_turn_does
         stores.append(Archived(url))
         return stores[0]
 
-    settings = {"tiered_scrub_max_bytes_per_second": RATE, "tiered_scrub_period_ms": PERIOD_MS}
-    async with tiers(tmp_path, store_at=store_at, **settings) as made:
+    async with tiers(
+        tmp_path, store_at=store_at, tiered_scrub_max_bytes_per_second=RATE, tiered_scrub_period_ms=PERIOD_MS
+    ) as made:
         await made.upload_all()
         scrubbing = scrub(made, Findings())
         stores[0].refused = {made.partition.committed[1].object_key}

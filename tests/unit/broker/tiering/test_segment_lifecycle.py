@@ -208,10 +208,10 @@ async def test_objects_that_a_checkpoint_may_name_hold_up_no_deletion_of_others(
         made.clock.set_by_ms = 1
         write = checkpoints.write_partition_checkpoint
 
-        def refused(store: ObjectStore, checkpoint: PartitionCheckpoint, **known: frozenset[PageRef]) -> object:
+        def refused(store: ObjectStore, checkpoint: PartitionCheckpoint, known: frozenset[PageRef]) -> object:
             if checkpoint.partition == 0:
                 raise StoreRefused("no permission")
-            return write(store, checkpoint, **known)
+            return write(store, checkpoint, known=known)
 
         monkeypatch.setattr(checkpoints, "write_partition_checkpoint", refused)
         await made.lifecycle.sweep()

@@ -3,7 +3,7 @@ and nothing is decided twice. On a real catalogue."""
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -39,6 +39,7 @@ from tiered.rules.transactions.transaction_state import (
 )
 
 T = TypeVar("T")
+WAIT_S = 30.0
 
 
 async def test_the_next_coordinator_carries_out_what_was_decided(tmp_path: Path) -> None:
@@ -73,6 +74,33 @@ async def test_the_next_coordinator_writes_markers_again_where_sql_has_not_heard
         await second.added("payments", producer, KEEPS_EPOCH)
         assert {partition for _, partition in second.leaders.written} == set(first.partitions)
         await second.coordinator.stop()
+
+
+async def test_a_transactional_id_that_nobody_can_read_holds_up_no_other(
+    made: Transacting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("a", "poison", "z")
+    for name in names:
+        await made.begun(name)
+    plain, plain_load = transactions.load_named, transactions.load
+
+    def load(conn: Connection, name: str) -> Transaction | None:
+        return plain_load(conn, name) if load_named(conn, [name]) else None
+
+    def load_named(conn: Connection, names: Collection[str], **others: bool) -> Mapping[str, Transaction]:
+        if "poison" in names:
+            raise ValueError("'many' is not a valid TransactionState")
+        return plain(conn, names, **others)
+
+    monkeypatch.setattr(transactions, "load_named", load_named)
+    monkeypatch.setattr(transactions, "load", load)
+    before = made.coordinator.open_count
+    for name in names:
+        made.coordinator._read_again(name, soon=True)
+    counters = made.groups.context.counters
+    async with asyncio.timeout(WAIT_S):
+        while counters.failing_items.get("reading transactional ids") != 1 or made.coordinator.open_count != before - 1:
+            await asyncio.sleep(0.01)
 
 
 async def test_what_belongs_to_a_lost_slot_is_answered_by_its_new_holder_alone(made: Transacting) -> None:
