@@ -299,7 +299,10 @@ class ChangeApplier:
         self._replication.removed(topic.partitions)
         for number in topic.unopened:
             self._failed_replicas.discard(TopicPartition(topic.topic_id, number))
-        await self._loader.remove(topic)
+        try:
+            await self._loader.remove(topic)
+        except (TieredError, OSError) as error:
+            log.warning("topic %s: its files stay until the next start: %s", topic.name, error)
 
     async def _refit(
         self,
@@ -361,7 +364,10 @@ class ChangeApplier:
             self._replication.rows_applied(added)
             if leaving:
                 self._replication.removed(leaving)
-                await self._loader.remove_partitions(leaving)
+                try:
+                    await self._loader.remove_partitions(leaving)
+                except (TieredError, OSError) as error:
+                    log.warning("topic %s: files of partitions that left stay: %s", topic.name, error)
 
     async def _open(
         self,

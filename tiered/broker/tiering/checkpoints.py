@@ -21,7 +21,7 @@ from tiered.broker.partitions.partition import Partition
 from tiered.broker.partitions.topics import Topics
 from tiered.broker.view.image import ClusterImage
 from tiered.cold.bucket import checkpoints
-from tiered.errors import CorruptMetadata, TieredError
+from tiered.errors import CorruptMetadata, StoreRefused, TieredError
 from tiered.formats import segment_check
 from tiered.formats.acl_entries import AclEntry
 from tiered.formats.checkpoint import ClusterCheckpoint, PageRef, PartitionCheckpoint, TopicEntry
@@ -52,6 +52,8 @@ class CheckpointWriter:
         self._pins: frozenset[UUID] = frozenset()
         self._pages: dict[tuple[UUID, int], frozenset[PageRef]] = {}
         """Of each partition that is led here, the pages that hold what SQL says: it costs much to compare them."""
+        self._removed: dict[UUID, set[int]] = {}
+        """Of deleted topics, the partitions whose checkpoints are gone."""
         self._turn = asyncio.Lock()
         self._failures = QuietFailures(
             log,
@@ -132,14 +134,26 @@ class CheckpointWriter:
                 self._failures.worked()
 
     async def remove(self, topic_id: UUID, partition_count: int) -> None:
-        """Removes the checkpoints of a deleted topic, whose objects are gone. Raises StoreUnavailable."""
+        """Removes the checkpoints of a deleted topic, whose objects are gone. One that may not be deleted blocks no
+        other, and what is gone is not deleted again. Raises StoreUnavailable."""
+        removed = self._removed.setdefault(topic_id, set())
+        refused: StoreRefused | None = None
         async with self._turn:
             for partition in range(partition_count):
                 self._stale.pop((topic_id, partition), None)
                 self._pages.pop((topic_id, partition), None)
-                await self._context.uploads.run(
-                    checkpoints.delete_partition_checkpoint, self._context.store, topic_id, partition
-                )
+                if partition in removed:
+                    continue
+                delete = partial(checkpoints.delete_partition_checkpoint, self._context.store, topic_id, partition)
+                try:
+                    await self._context.uploads.run(delete)
+                except StoreRefused as error:
+                    refused = error.without_frames()
+                else:
+                    removed.add(partition)
+        if refused is not None:
+            raise refused
+        del self._removed[topic_id]
 
     async def _write_cluster(self) -> None:
         changes = self._cluster_changes

@@ -228,16 +228,19 @@ async def test_a_deleted_topic_whose_checkpoint_may_not_be_deleted_keeps_no_othe
         stores.append(Locked(url))
         return stores[0]
 
-    async with tiers(tmp_path, others=("other",), store_at=store_at) as made:
+    async with tiers(tmp_path, partition_count=3, others=("other",), store_at=store_at) as made:
         made.context.state.is_controller = True
         for partition in made.partitions:
             made.checkpoints.partition_changed(partition)
         await made.checkpoints.write_stale()
-        for partition in made.partitions:
-            topic_id = partition.topic_partition.topic_id
+        for topic_id in {partition.topic_partition.topic_id for partition in made.partitions}:
             await made.context.database.run(partial(topics.delete_topic, topic_id=topic_id, now_ms=0, purge_after_ms=0))
-        stores[0].refuses = lambda key: StoreRefused("no permission") if str(TOPIC_ID) in key else None
-        await made.lifecycle.forget_deleted_topics()
+        stores[0].refuses = lambda key: StoreRefused("no permission") if key == HEAD else None
+        for _ in range(2):
+            await made.lifecycle.forget_deleted_topics()
+        heads = [key for key in stores[0].tried if str(TOPIC_ID) in key]
+        others = [partition_checkpoint_key(TOPIC_ID, number) for number in (1, 2)]
+        assert sorted(heads) == sorted([HEAD, HEAD, *others]), "what is gone is not deleted again"
         left = await made.context.database.run(topics.list_tombstones)
         assert [row.topic_id for row in left] == [TOPIC_ID]
         assert made.context.counters.failing_items["forgetting deleted topics"] == 1

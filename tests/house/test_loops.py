@@ -1,0 +1,84 @@
+"""A loop that awaits something for each of many items goes on behind one that fails, or stands here with its reason.
+
+`tiered.broker.one_by_one` does so, and notes, names and counts what failed. A loop that catches errors of its items, or
+does not await, is left alone.
+"""
+
+import ast
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from tests.house.sources import parsed
+
+ROOT = Path(__file__).parents[2]
+ROOMS = ("tiered/broker", "tiered/read_replica")
+WHOLE = {
+    "tiered/broker/applier.py:ChangeApplier._apply": "each step catches its own errors",
+    "tiered/broker/applier.py:ChangeApplier._apply_rows": "an error closes its partition; only closing is outside",
+    "tiered/broker/applier.py:ChangeApplier._open": "an error is noted for its partition; only closing is outside",
+    "tiered/broker/applier.py:ChangeApplier._refit": "opening raises nothing of one partition",
+    "tiered/broker/groups/classic.py:ClassicGroups.leave": "one request about one group",
+    "tiered/broker/groups/consumer.py:ConsumerGroups.knowing": "one request about one group",
+    "tiered/broker/groups/offset_reader.py:OffsetReader._ask_together": "tries of one question",
+    "tiered/broker/groups/offsets_topic.py:OffsetsTopic._append": "parts of one answer, in their order",
+    "tiered/broker/groups/offsets_topic.py:OffsetsTopic.tick": "reading a partition notes its own errors",
+    "tiered/broker/people/offset_reset.py:_offsets_after": "one request of a person",
+    "tiered/broker/people/record_reader.py:RecordReader._range": "one request of a person",
+    "tiered/broker/people/record_writer.py:RecordWriter._write": "one request of a person",
+    "tiered/broker/people/record_writer.py:RecordWriter.write": "one request of a person",
+    "tiered/broker/people/tail.py:LocalTopicTail.next": "one request of a person",
+    "tiered/broker/reconcile/bucket.py:BucketComparison._examine": "one page of one partition, which is noted",
+    "tiered/broker/reconcile/scrub.py:Scrub._go_on": "an error is noted for its object; only the pause is outside",
+    "tiered/broker/replication/fetcher.py:ReplicaFetcher._take": "an error is noted; only a pause is outside",
+    "tiered/broker/rounds/partition_rounds.py:PartitionRounds.bound_producers": "in memory",
+    "tiered/broker/rounds/partition_rounds.py:PartitionRounds.look": "a flush notes its own errors",
+    "tiered/broker/tiering/checkpoints.py:CheckpointWriter.write_stale": "writing returns its error",
+    "tiered/broker/tiering/compaction.py:CompactionRounds.round": "a pass notes its own errors, and its log rests",
+    "tiered/broker/tiering/segment_lifecycle.py:SegmentLifecycle._commit": "tries of one commit",
+    "tiered/broker/tiering/segment_lifecycle.py:SegmentLifecycle._purge_all": "a batch raises where the store is away",
+    "tiered/broker/tiering/tier_reader.py:TierReader._first_in_store": "one question, answered in the order of offsets",
+    "tiered/broker/tiering/tier_reader.py:TierReader._greatest_in_store": "one question about one partition",
+    "tiered/broker/transactions/coordinator.py:TransactionCoordinator._abort_timed_out": "an abort returns its error",
+    "tiered/broker/transactions/coordinator.py:TransactionCoordinator.init_producer_id": "two steps of one request",
+    "tiered/read_replica/bucket_topics.py:BucketTopics.refresh.look": "a look notes its own errors",
+}
+"""Loops whose items are one whole, or whose errors concern all of them."""
+
+
+def loops(path: Path) -> Iterator[str]:
+    """The functions of a module with a loop that an error of one item ends."""
+
+    def walk(node: ast.AST, name: str) -> Iterator[str]:
+        for child in ast.iter_child_nodes(node):
+            is_named = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+            inner = f"{name}.{child.name}".lstrip(".") if is_named else name
+            if isinstance(child, ast.For | ast.AsyncFor) and awaits(child.body):
+                yield inner
+            yield from walk(child, inner)
+
+    for name in walk(parsed(path), ""):
+        yield f"{path.relative_to(ROOT)}:{name}"
+
+
+def awaits(body: Iterable[ast.AST]) -> bool:
+    """Whether something is awaited in `body`, outside of whatever catches its errors."""
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            continue
+        if isinstance(node, ast.Await | ast.AsyncWith):
+            return True
+        inner: Iterable[ast.AST] = ast.iter_child_nodes(node)
+        if isinstance(node, ast.Try) and node.handlers:
+            inner = [*node.handlers, *node.orelse, *node.finalbody]
+        elif isinstance(node, ast.With) and "suppress(" in ast.unparse(node.items[0]):
+            continue
+        if awaits(inner):
+            return True
+    return False
+
+
+def test_no_item_of_a_loop_blocks_those_behind_it_without_a_reason() -> None:
+    found = {name for room in ROOMS for path in sorted((ROOT / room).rglob("*.py")) for name in loops(path)}
+    new, gone = found - WHOLE.keys(), WHOLE.keys() - found
+    assert not new, f"give each item to tiered.broker.one_by_one, catch its errors, or say here why not: {sorted(new)}"
+    assert not gone, f"no such loop is there any more: {sorted(gone)}"
