@@ -50,8 +50,9 @@ def loops(path: Path) -> Iterator[str]:
 
     def walk(node: ast.AST, name: str) -> Iterator[str]:
         for child in ast.iter_child_nodes(node):
-            is_named = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
-            inner = f"{name}.{child.name}".lstrip(".") if is_named else name
+            inner = name
+            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                inner = f"{name}.{child.name}".lstrip(".")
             if isinstance(child, ast.For | ast.AsyncFor) and awaits(child.body):
                 yield inner
             yield from walk(child, inner)
