@@ -27,6 +27,7 @@ from tiered.cli.main import ended
 from tiered.cli.meta_password import meta_url, password_argument
 from tiered.cli.output import counted, print_json
 from tiered.cli.progress import long_work
+from tiered.errors import CorruptObject
 from tiered.meta.engine import Database
 from tiered.runtime import SystemClock
 
@@ -122,8 +123,14 @@ class Compact:
             # Each byte is read twice.
             with long_work(2 * log_bytes, segments) as show:
                 keys = watched(newest.count, lambda: show(0, f"keys of {segments}: {stages(self._spark)}"))
+                unreadable = compaction.unreadable(newest)
+                for segment in self._scanned:
+                    if segment.number in unreadable:
+                        key = segment.place.segment.object_key
+                        words = f"{key} cannot be read: `tiered verify` says what is wrong with it"
+                        self._job.cannot_read(self._chosen[segment.partition], CorruptObject(words))
                 self._write(newest, show, log_bytes)
-                return keys
+                return keys - len(unreadable)
         except PySparkException as error:
             raise CommandFailed(
                 f"Spark gave up, and what was swapped in stays: {str(error).splitlines()[0]}"

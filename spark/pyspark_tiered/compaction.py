@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
@@ -20,6 +20,7 @@ from pyspark_tiered.cold_read import read_cold, store_of
 from pyspark_tiered.job_arguments import SPLITS_DDL
 from pyspark_tiered.plan import ColdSplit, SegmentPiece
 from tiered.cold.bucket.rewrite import RewriteOrder, Rewritten, rewrite
+from tiered.errors import Corrupt, CorruptObject, StoreRefused, TieredError
 from tiered.formats.segment_check import ExpectedSegment
 
 if TYPE_CHECKING:
@@ -35,8 +36,10 @@ _NO_OFFSET = -1
 _KEYS_DDL = "partition int, segment int, key binary, offset long"
 _RESULTS_DDL = (
     "segment int, size_bytes long, log_bytes long, min_timestamp_ms long, max_timestamp_ms long, record_count long, "
-    "max_timestamp_is_proven boolean, root_sha256 string, removed_records long"
+    "max_timestamp_is_proven boolean, root_sha256 string, removed_records long, error string"
 )
+_OF_ONE_SEGMENT = (Corrupt, StoreRefused)
+"""Errors that say nothing of other segments, and that another try does not mend."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +62,7 @@ class _Piece:
 def newest_offsets(spark: SparkSession, store_url: str, scanned: Sequence[ScannedSegment]) -> DataFrame:
     """Columns `segment` and `offset`: where each key of each partition was seen last. Aborted transactions count for
     nothing, and neither do records without a key. Kept on the executors' disks: what replaces the segments makes it
-    impossible to find out again."""
+    impossible to find out again. A segment that cannot be read ends nothing: see `unreadable`."""
     tasks = list(_tasks(scanned))
     numbered = spark.sparkContext.parallelize([(number,) for number in range(len(tasks))], max(1, len(tasks)))
 
@@ -67,7 +70,10 @@ def newest_offsets(spark: SparkSession, store_url: str, scanned: Sequence[Scanne
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 for piece in tasks[number]:
-                    yield from _keys_of(store_url, piece)
+                    try:
+                        yield from _keys_of(store_url, piece)
+                    except _OF_ONE_SEGMENT:
+                        yield _unreadable(piece)
 
     keys = spark.createDataFrame(numbered, SPLITS_DDL).mapInArrow(scan, _KEYS_DDL)
     key = f.when(f.length("key") < LONG_KEY_BYTES, f.col("key")).otherwise(f.unhex(f.sha2("key", 256)))
@@ -79,9 +85,14 @@ def newest_offsets(spark: SparkSession, store_url: str, scanned: Sequence[Scanne
     return newest.select("segment", "offset").persist(StorageLevel.DISK_ONLY)
 
 
+def unreadable(newest: DataFrame) -> set[int]:
+    """Numbers of segments that could not be read, one of each partition that has any."""
+    return {row["segment"] for row in newest.where(f.col("offset") == _NO_OFFSET).select("segment").collect()}
+
+
 def rewritten(
     spark: SparkSession, store_url: str, newest: DataFrame, orders: Mapping[int, RewriteOrder]
-) -> dict[int, Rewritten | None]:
+) -> dict[int, Rewritten | TieredError | None]:
     """The results of the orders, by segment number; None where nothing changed. A task takes one, or several where
     there are many."""
     by_number = dict(orders)
@@ -91,21 +102,27 @@ def rewritten(
         for number, some in groupby(rows, key=itemgetter(0)):
             if number in by_number:
                 offsets = (offset for _, offset in some if offset != _NO_OFFSET)
-                with tempfile.TemporaryFile(prefix="tiered-compact-") as scratch:
-                    done = rewrite(store_of(store_url), by_number[number], offsets, scratch)
-                yield _result(number, done)
+                try:
+                    with tempfile.TemporaryFile(prefix="tiered-compact-") as scratch:
+                        done = rewrite(store_of(store_url), by_number[number], offsets, scratch)
+                except _OF_ONE_SEGMENT as error:
+                    yield _result(number, None, str(error))
+                else:
+                    yield _result(number, done)
 
     # A segment of which nothing stays is to be rewritten too.
     all_of_them = spark.createDataFrame([(number, _NO_OFFSET) for number in by_number], "segment int, offset long")
     wanted = newest.where(f.col("segment").between(min(by_number), max(by_number))).union(all_of_them)
     tasks = min(len(by_number), TASKS_A_CORE * spark.sparkContext.defaultParallelism)
     frame = wanted.repartition(tasks, "segment").sortWithinPartitions("segment", "offset")
-    return {
-        row["segment"]: None
-        if row["root_sha256"] is None
-        else Rewritten(**{name: value for name, value in row.asDict().items() if name != "segment"})
-        for row in frame.mapInArrow(write, _RESULTS_DDL).collect()
-    }
+    return {row["segment"]: _outcome(row.asDict()) for row in frame.mapInArrow(write, _RESULTS_DDL).collect()}
+
+
+def _outcome(row: dict[str, Any]) -> Rewritten | TieredError | None:
+    error = row.pop("error")
+    if error is not None:
+        return CorruptObject(error)
+    return None if row["root_sha256"] is None else Rewritten(**{name: row[name] for name in row if name != "segment"})
 
 
 def _tasks(scanned: Sequence[ScannedSegment]) -> Iterator[list[_Piece]]:
@@ -151,7 +168,20 @@ def _keys_of(store_url: str, piece: _Piece) -> "Iterator[pa.RecordBatch]":
             yield pa.RecordBatch.from_arrays([*constants, *keyed.columns], schema=schema)
 
 
-def _result(number: int, done: Rewritten | None) -> "pa.RecordBatch":
+def _unreadable(piece: _Piece) -> "pa.RecordBatch":
+    import pyarrow as pa
+
+    names = ["partition", "segment", "key", "offset"]
+    columns = [
+        pa.array([piece.partition], pa.int32()),
+        pa.array([piece.number], pa.int32()),
+        pa.array([None], pa.binary()),
+        pa.array([_NO_OFFSET], pa.int64()),
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=names)
+
+
+def _result(number: int, done: Rewritten | None, error: str | None = None) -> "pa.RecordBatch":
     import pyarrow as pa
 
     integers = ("size_bytes", "log_bytes", "min_timestamp_ms", "max_timestamp_ms", "record_count")
@@ -160,5 +190,6 @@ def _result(number: int, done: Rewritten | None) -> "pa.RecordBatch":
     columns.append(pa.array([None if done is None else done.max_timestamp_is_proven], pa.bool_()))
     columns.append(pa.array([None if done is None else done.root_sha256], pa.string()))
     columns.append(pa.array([None if done is None else done.removed_records], pa.int64()))
-    names = ["segment", *integers, "max_timestamp_is_proven", "root_sha256", "removed_records"]
+    columns.append(pa.array([error], pa.string()))
+    names = ["segment", *integers, "max_timestamp_is_proven", "root_sha256", "removed_records", "error"]
     return pa.RecordBatch.from_arrays(columns, names=names)

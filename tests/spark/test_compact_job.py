@@ -99,6 +99,29 @@ def test_spark_and_a_consumer_read_the_newest_of_each_key_and_nothing_older(
         eventually(lambda: not verify(open_store(c.store_url)).problems)
 
 
+def test_an_object_that_cannot_be_read_keeps_no_other_topic_from_being_compacted(
+    spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with cluster(settings=SETTINGS) as c:
+        for topic in ("table", "other"):
+            c.create_topic(topic, configs=CONFIGS)
+        write(c, random.Random(8), 100)
+        write_other(c)
+        for topic in ("table", "other"):
+            c.tier(topic, keep_local=False)
+        store = open_store(c.store_url)
+        damaged = next(key for key, _ in store.list("segments/") if "/other_" in key)
+        data, _ = store.get(damaged, max_bytes=1 << 20)
+        store.delete(damaged)
+        store.put(damaged, data[:80] + bytes([data[80] ^ 1]) + data[81:])
+        assert job.main(["--store", c.store_url, "--meta", c.sql_url]) == 1
+        found = json.loads(capsys.readouterr().out)
+        failed = {partition["topic"]: partition["failed"] for partition in found["partitions"]}
+        assert failed["table"] is None
+        assert damaged in failed["other"]
+        assert found["replaced_segments"] > 0
+
+
 def test_a_topic_that_is_not_compacted_and_a_foreign_store_are_refused(
     spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:

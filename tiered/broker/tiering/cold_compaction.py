@@ -209,14 +209,19 @@ class ColdCompaction:
         crash_point("compact.planned")
         return orders
 
-    def finish(self, orders: Sequence[Order], rewritten: Mapping[UUID, Rewritten | None]) -> None:
+    def finish(self, orders: Sequence[Order], rewritten: Mapping[UUID, Rewritten | TieredError | None]) -> None:
         """Puts the new objects in the places of the old, partition by partition. `rewritten` has what became of each
-        order by its object id; None where nothing changed."""
+        order by its object id; None where nothing changed, and an error where the object cannot be read: then nothing
+        more of its partition is compacted."""
         crash_point("compact.stored")
         for partition in _partitions_of(order.partition for order in orders):
             ours = [order for order in orders if order.partition is partition]
-            changed = [(order, done) for order in ours if (done := rewritten[order.object_id]) is not None]
+            results = [(order, rewritten[order.object_id]) for order in ours]
+            changed = [(order, done) for order, done in results if isinstance(done, Rewritten)]
             try:
+                for _, done in results:
+                    if isinstance(done, TieredError):
+                        raise done
                 if changed:
                     self._swap(partition, changed)
             except _OF_ONE_PARTITION as error:
@@ -314,6 +319,10 @@ class ColdCompaction:
         if not tail.producer_snapshot:
             return {}
         return compaction.last_batches(decode_producers(tail.producer_snapshot))
+
+    def cannot_read(self, partition: DuePartition, error: TieredError) -> None:
+        """An object of the partition cannot be read: it is left out of all waves."""
+        self._failed(partition.name, error)
 
     def _failed(self, name: str, error: TieredError) -> None:
         self.state.failed[name] = str(error)

@@ -13,7 +13,7 @@ from tests.support.cold_passes import compact_store
 from tests.support.partition_appends import keyed
 from tests.unit.broker.tiering.tiers import SEGMENTS, TOPIC_ID, Tiers, tiers
 from tiered.broker.tiering.cold_compaction import ColdCompaction, ColdCompactionState, DuePartition
-from tiered.errors import InvalidConfig, TieredError, UnknownTopicOrPartition
+from tiered.errors import CorruptObject, InvalidConfig, TieredError, UnknownTopicOrPartition
 from tiered.formats.object_key import SEGMENTS_PREFIX
 from tiered.meta import pins, segments
 from tiered.meta.segments import SegmentRow
@@ -131,6 +131,32 @@ async def test_a_partition_whose_newest_object_is_gone_holds_up_no_other(tmp_pat
 
         state, begun = await asyncio.to_thread(begin)
         assert (list(state.failed), begun) == (["orders-0"], {1})
+
+
+async def test_a_segment_that_could_not_be_rewritten_ends_the_pass_over_its_partition_alone(tmp_path: Path) -> None:
+    async with tiers(tmp_path, COMPACT, partition_count=2, written=lambda number: keyed(A, str(number))) as made:
+        for partition in made.partitions:
+            for base_offset in range(SEGMENTS):
+                await made.lifecycle.upload(partition, base_offset)
+        made.context.state.is_controller = True
+        await made.checkpoints.write_stale()
+
+        def carry_out() -> ColdCompactionState:
+            job = ColdCompaction(made.context.database, made.context.store)
+            due = job.look()
+            (wave,) = job.waves(due.partitions, wave_bytes=1 << 30)
+            orders = job.begin(due, wave)
+            done = {
+                order.object_id: CorruptObject("damaged") if order.partition.partition == 0 else None
+                for order in orders
+            }
+            job.finish(orders, done)
+            return job.state
+
+        state = await asyncio.to_thread(carry_out)
+        assert (state.failed, state.looked_at_segments) == ({"orders-0": "damaged"}, SEGMENTS)
+        known = await made.context.database.run(lambda conn: segments.changed_since(conn, 0))
+        assert SegmentState.PLANNED not in {row.state for row in known}
 
 
 async def test_what_a_snapshot_holds_and_all_above_it_has_to_wait(tmp_path: Path) -> None:
