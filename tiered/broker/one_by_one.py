@@ -32,6 +32,7 @@ class OneByOne:
         self._counters = counters
         self._failing: set[str] = set()
         self._named_now = self._in_a_row = 0
+        self._count()
 
     @property
     def failing_count(self) -> int:
