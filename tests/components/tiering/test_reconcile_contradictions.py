@@ -97,6 +97,7 @@ async def test_offsets_that_are_neither_here_nor_in_the_store_are_told_until_the
         assert await uploads() == [], "a new leader may not have heard yet of all that is committed"
         (finding,) = await uploads()
     assert finding.kind is FindingKind.STUCK_UPLOAD
+    assert "delete nothing" in finding.advice, "the bucket may have what the database forgot"
     assert (finding.topic, finding.partition) == ("orders", 0)
     assert (finding.first_offset, finding.last_offset) == (SEGMENTS, SEGMENTS + 3)
     assert "offsets in between are lost here" in finding.message

@@ -68,8 +68,9 @@ class DiskComparison:
                     FindingKind.STUCK_UPLOAD,
                     partition.log.active_base_offset,
                     f"{plan.overdue_bytes} bytes wait and cannot be uploaded: {plan.waiting}",
-                    "let a replica lead that has the offsets, or give them up with `tiered topics delete-records` "
-                    "(docs/reconcile.md)",
+                    "if the bucket has the offsets (`tiered restore --plan` and `tiered verify --orphans` tell), the "
+                    "database has lost commits: bring it back, and delete nothing. Else let a replica lead that has "
+                    "them, or give them up (docs/reconcile.md)",
                 )
             ]
         end_offset = tier_plan.overdue_end_offset(
