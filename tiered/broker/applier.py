@@ -229,7 +229,7 @@ class ChangeApplier:
                 committed_rows.apply(self._checkpoints, partition, segments)
             except Exception as error:  # noqa: BLE001 - ends one partition, and is logged there
                 await self._close(partition, error)
-        return touched
+        return [partition for partition in touched if not partition.closed]
 
     async def _apply_row(self, partition: Partition, row: PartitionRow, committed: Sequence[CommittedSegment]) -> None:
         before = (partition.cold_end_offset, partition.log_start_offset, partition.leader_epoch)

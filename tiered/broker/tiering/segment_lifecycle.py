@@ -321,7 +321,7 @@ class SegmentLifecycle:
         lost = self._first_lost_offset(partition.topic_partition)
         if lost is not None:
             before = min(before, lost)
-        if before:
+        if before and not partition.closed:  # Another object may own the same files by now.
             partition.changed()
             removed = await self._context.disk.run(partition.log.delete_local_before, before)
             self._context.counters.local_segments_deleted += len(removed)

@@ -42,6 +42,14 @@ async def test_an_upload_leaves_an_object_its_row_and_a_cold_end(tmp_path: Path)
         assert after.cold_end_offset == 1
 
 
+async def test_a_partition_that_was_closed_deletes_no_file_of_the_one_that_was_opened_after_it(tmp_path: Path) -> None:
+    async with tiers(tmp_path, {"local.retention.bytes": "0"}) as made:
+        await made.lifecycle.upload(made.partition, 0)
+        made.partition.stop()
+        await made.lifecycle.delete_local(made.partition)
+        assert made.partition.log.segments[0].base_offset == 0
+
+
 async def test_an_upload_that_comes_too_late_takes_over_what_sql_has_and_stores_nothing(tmp_path: Path) -> None:
     async with tiers(tmp_path) as made:
         await made.lifecycle.upload(made.partition, 0)
