@@ -228,8 +228,8 @@ class Partition(ColdEnd):
         self.growth.wake()
 
     def halt(self, reason: str, *, is_logged: bool = False) -> None:
-        """Serves this partition no more: SQL contradicts itself (R1, R14). Only a restart ends it. `reason` says what to
-        do; `is_logged` is it where it is that of all partitions."""
+        """Serves this partition no more: SQL contradicts itself (R1, R14). Only a restart ends it. `reason` says what
+        to do; it `is_logged` already where it is that of all partitions."""
         self.halted = f"{self.name} is halted: {reason}"
         if not is_logged:
             log.critical("%s", self.halted)

@@ -198,7 +198,7 @@ class IsrChanges:
         log.info("%s: the ISR was not changed: %s", partition.name, answer)
         match answer:
             case CorruptMetadata():
-                partition.contradicted(str(answer))
+                partition.halt(str(answer))
             case IneligibleReplica() | UnknownTopicOrPartition():
                 self._unsettled.pop(partition.topic_partition, None)
                 self._give_up(partition, leadership)
