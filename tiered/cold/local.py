@@ -282,7 +282,8 @@ class LocalStore:
             etag = hashlib.sha256(_read_all(fd, 0, found.st_size)).hexdigest()
         else:
             etag = f"{found.st_ino:x}-{found.st_mtime_ns:x}-{found.st_size:x}"
-        return ObjectInfo(size_bytes=found.st_size, etag=etag)
+        age_ms = float(SystemClock().now_ms() - found.st_mtime_ns // 1_000_000)
+        return ObjectInfo(size_bytes=found.st_size, etag=etag, age_ms=age_ms)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ folder does not pay for it) and never hold or print a credential.
 import os
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
@@ -38,6 +38,8 @@ class ObjectInfo:
 
     size_bytes: int
     etag: str
+    age_ms: float | None = field(default=None, compare=False)
+    """Since the object was written, by the store's own clock; None where the store does not tell. Of `head` alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

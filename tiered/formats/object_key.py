@@ -5,6 +5,7 @@ the checkpoints are; a key found by listing is a hint that must be looked up the
 
     segments/<h4>/<topic>_<topic_id>/<partition>/<base:020>-<end:020>-e<epoch>-<uuid>.seg
     checkpoints/cluster.json
+    checkpoints/alive/<cluster id>/<broker id>
     checkpoints/groups/<slot>.json
     checkpoints/partitions/<topic_id>/<partition>/head.json
     checkpoints/partitions/<topic_id>/<partition>/pages/<first base:020>-<16 digits of its hash>.json
@@ -28,6 +29,7 @@ SEGMENTS_PREFIX: Final = "segments/"
 CHECKPOINTS_PREFIX: Final = "checkpoints/"
 PARTITION_CHECKPOINTS_PREFIX: Final = "checkpoints/partitions/"
 GROUP_CHECKPOINTS_PREFIX: Final = "checkpoints/groups/"
+_SIGNS_PREFIX: Final = "checkpoints/alive/"
 
 _UUID: Final = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _SEGMENT = re.compile(
@@ -36,6 +38,7 @@ _SEGMENT = re.compile(
 )
 _HEAD = re.compile(rf"checkpoints/partitions/({_UUID})/(0|[1-9][0-9]{{0,9}})/head\.json\Z")
 _GROUPS = re.compile(r"checkpoints/groups/(0|[1-9][0-9]{0,9})\.json\Z")
+_SIGN = re.compile(r"checkpoints/alive/[^/]+/(0|[1-9][0-9]{0,9})\Z")
 _MAX_INT32: Final = 2**31 - 1
 _MAX_INT64: Final = 2**63 - 1
 
@@ -106,6 +109,22 @@ def parse_segment_key(key: str) -> SegmentKey:
 def cluster_checkpoint_key() -> str:
     """The key of the one checkpoint that names every topic."""
     return f"{CHECKPOINTS_PREFIX}cluster.json"
+
+
+def signs_of_life_prefix(cluster_id: str) -> str:
+    """The prefix of the keys of all signs of life of a cluster's brokers."""
+    return f"{_SIGNS_PREFIX}{cluster_id}/"
+
+
+def sign_of_life_key(cluster_id: str, broker_id: int) -> str:
+    """The key of the object whose age says that the broker lives."""
+    return f"{signs_of_life_prefix(cluster_id)}{broker_id}"
+
+
+def parse_sign_of_life_key(key: str) -> int | None:
+    """The broker's id; None for the key of anything else."""
+    match = _SIGN.match(key)
+    return None if match is None else int(match[1])
 
 
 def group_checkpoint_key(slot: int) -> str:

@@ -9,6 +9,8 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
+from datetime import timedelta
+from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import Any, TypeVar
 
@@ -226,7 +228,7 @@ class S3Store:
             answer = self._requests.client.head_object(Bucket=self._bucket, Key=name)
             if (size_bytes := answer["ContentLength"]) < 0:
                 raise WrongAnswerError(f"a length of {size_bytes}")
-            return ObjectInfo(size_bytes=size_bytes, etag=answer["ETag"])
+            return ObjectInfo(size_bytes=size_bytes, etag=answer["ETag"], age_ms=_age_ms(answer))
 
         try:
             return self._requests.call("head", key, look)
@@ -420,3 +422,13 @@ class S3Store:
 
     def _name(self, key: str) -> str:
         return f"{self._address.prefix}/{key}" if self._address.prefix else key
+
+
+def _age_ms(answer: Any) -> float | None:
+    """The age of the object that `answer` is about. Both times are the store's, so no clock of ours counts."""
+    try:
+        answered_at = parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"]["date"])
+        age: timedelta = answered_at - answer["LastModified"]
+    except (KeyError, TypeError, ValueError):
+        return None
+    return age.total_seconds() * 1000.0
