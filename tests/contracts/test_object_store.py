@@ -15,7 +15,7 @@ import pytest
 from tests.fault_s3.moto_server import aws_environment, moto_s3, store_url
 from tiered.cold.object_store import ObjectStore
 from tiered.cold.opening import open_store
-from tiered.cold.timed_store import TimedStore
+from tiered.cold.own_store import OwnStore
 from tiered.errors import (
     CorruptFile,
     CorruptObject,
@@ -28,7 +28,7 @@ from tiered.errors import (
 from tiered.runtime import SystemClock
 
 OWN_STORE = os.environ.get("TIERED_TEST_S3")
-KINDS = ["local", "timed", "moto", *(["own"] if OWN_STORE else [])]
+KINDS = ["local", "ours", "moto", *(["own"] if OWN_STORE else [])]
 
 
 @pytest.fixture(scope="module")
@@ -45,9 +45,10 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ObjectStor
             opened = open_store((tmp_path / "objects").as_uri())
             yield opened
             opened.close()
-        case "timed":
+        case "ours":
             (tmp_path / "objects").mkdir()
-            opened = TimedStore(open_store((tmp_path / "objects").as_uri()), SystemClock())
+            opened = OwnStore(open_store((tmp_path / "objects").as_uri()), SystemClock())
+            opened.is_ours = True
             yield opened
             opened.close()
         case "moto":
@@ -341,3 +342,14 @@ def test_url_opens_the_same_store_again(store: ObjectStore) -> None:
     assert again.url == store.url
     assert again.get("k", max_bytes=1)[0] == b"v"
     again.close()
+
+
+def test_the_store_tells_how_old_an_object_is(store: ObjectStore) -> None:
+    store.put("old", b"1")
+    (first, second) = (store.head("old"), store.head("old"))
+    assert first is not None
+    assert second is not None
+    assert first.age_ms is not None
+    assert second.age_ms is not None
+    # S3 tells whole seconds.
+    assert -1_000.0 <= first.age_ms <= second.age_ms

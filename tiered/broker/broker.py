@@ -70,6 +70,7 @@ from tiered.broker.tiering.pins import Pins
 from tiered.broker.tiering.retention import RetentionRounds
 from tiered.broker.tiering.segment_lifecycle import SegmentLifecycle
 from tiered.broker.tiering.store_look import look_at_store
+from tiered.broker.tiering.store_owner import StoreOwner
 from tiered.broker.tiering.tier_reader import TierReader
 from tiered.broker.tiering.upload_pipeline import UploadPipeline
 from tiered.broker.transactions.broker_channel import PeerTransactionChannels, TransactionChannels
@@ -83,7 +84,7 @@ from tiered.broker.view.image import ClusterImage
 from tiered.cold.chunks.cache import ChunkCache
 from tiered.cold.chunks.reader import ColdReader
 from tiered.cold.opening import open_store
-from tiered.cold.timed_store import TimedStore
+from tiered.cold.own_store import OwnStore
 from tiered.config import BrokerSettings, ServeOptions, TopicConfig
 from tiered.config.client_security import with_login
 from tiered.config.listeners import ListenerOptions
@@ -127,7 +128,7 @@ class Broker:
         # Neither connects to anything yet. A URL that is none must leave no lock behind.
         self.database = parts.database or Database.open(options.meta_url)
         store = parts.store or open_store(options.store_url, timeout_ms=tiering.tiered_store_timeout_ms)
-        self.store = TimedStore(store, clock)
+        self.store = OwnStore(store, clock)
         self.data = DataFolder(options.data_dir)
         self.reserve = DiskReserve(self.data)
         self.disk = BlockingPool("disk", threads=settings.limits.num_io_threads)
@@ -223,6 +224,7 @@ class Broker:
         self.checkpoints = CheckpointWriter(
             context=context, topics=topics, image=image, resource_configs=self.resource_configs
         )
+        self.store_owner = StoreOwner(context=context, checkpoints=self.checkpoints)
         findings = Findings()
         clock_watch = self.clock_watch = ClockWatch(context=context)
         lifecycle = self.lifecycle = SegmentLifecycle(
@@ -349,6 +351,7 @@ class Broker:
             Tick(tiering.tiered_checkpoint_interval_ms, self.checkpoints.write_stale, "checkpoints"),
             Tick(tiering.tiered_group_checkpoint_interval_ms, self.group_checkpoints.tick, "group checkpoints"),
             Tick(tiering.tiered_group_checkpoint_interval_ms, self.checkpoints.look_at_pins, "looking for pins"),
+            Tick(self.store_owner.interval_ms, self.store_owner.tick, "looking whose the object store is"),
             Tick(logs.log_retention_check_interval_ms, self.retention.round, "retention"),
             Tick(lambda: state.settings.log.log_cleaner_backoff_ms, self.compaction.round, "compaction"),
             Tick(tiering.tiered_sweep_interval_ms, self._sweeps.own, "sweeping the object store"),
@@ -411,8 +414,11 @@ class Broker:
             log.warning("%s", warning)
         self.audit.start(tasks)
         # Before the others count on this broker; a store that is slow to answer costs the time that SQL takes anyway.
-        await asyncio.gather(asyncio.to_thread(self.database.migrate), look_at_store(self.store, self.uploads))
+        _, look = await asyncio.gather(
+            asyncio.to_thread(self.database.migrate), look_at_store(self.store, self.uploads)
+        )
         await self._seen.begin()
+        await self.store_owner.check_before_registration(look)
         registered = await self.registration.register(advertised=advertised, http=http, listeners=listeners)
         self.state.cluster_id, self.state.broker_epoch = registered.cluster_id, registered.broker_epoch
         self.state.facts = {
@@ -433,6 +439,7 @@ class Broker:
         await self.loader.remove_strays(registered.tombstones, registered.everything.partitions)
         await self.applier.begin(registered.everything)
         self._list_offsets_topic()
+        await self.store_owner.check_before_ready(look)
         self.replication.start(tasks)
         self.feed.start(tasks)
         self.transactions.start(tasks)
@@ -476,6 +483,7 @@ class Broker:
         is_flushed = await self.loader.close_all()
         for step in (
             self.checkpoints.write_stale, self.group_checkpoints.write_last, self.reports.write_all, self._leave,
+            self.store_owner.leave,
         ):  # fmt: skip
             try:
                 async with asyncio.timeout(LAST_WORDS_MS / 1000.0):
@@ -613,6 +621,7 @@ class Broker:
             "store_away": self.store.trouble is StoreTrouble.AWAY,
             "store_trouble": None if self.store.trouble is None else self.store.trouble.value,
             "undeletable_objects": self.counters.objects_refused,
+            "store_belongs_to": self.store.other_cluster_id,
             "stale_checkpoints": self.checkpoints.stale_count,
             "findings": self.reconciler.findings.by_kind(),
         }

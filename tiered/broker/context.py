@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from tiered.broker.host.data_folder import DataFolder
 from tiered.broker.host.disk_reserve import DiskReserve
-from tiered.cold.timed_store import TimedStore
+from tiered.cold.own_store import OwnStore
 from tiered.config import BrokerSettings, ServeOptions
 from tiered.hot.file_system import FileSystem
 from tiered.hot.flusher import Flusher
@@ -47,7 +47,7 @@ class BrokerContext:
     clock: Clock
     counters: CountersState
     database: Database
-    store: TimedStore
+    store: OwnStore
     data: DataFolder
     reserve: DiskReserve
     files: FileSystem

@@ -90,3 +90,21 @@ def test_a_restored_cluster_has_the_store_that_was_taken_over(make_broker: Make,
     assert recorded(tmp_path / "restored.db") == (tmp_path / "copy").as_uri()
     assert "the cluster's is" in refusal(make_broker("--store", bucket, "--meta", meta, name="wrong"))
     make_broker("--store", f"file://{tmp_path}/copy", "--meta", meta, name="second").start()
+
+
+def test_a_second_cluster_on_the_store_of_a_first_one_is_refused_and_leaves_its_database_to_a_restore(
+    make_broker: Make, tmp_path: Path
+) -> None:
+    bucket, meta = ("--store", f"file://{tmp_path}/bucket"), f"sqlite:///{tmp_path}/new.db"
+    first = make_broker(*bucket, name="first").start()
+    with closing(sqlite3.connect(first.data / "meta.db")) as conn:
+        ((cluster_id,),) = conn.execute("SELECT cluster_id FROM cluster").fetchall()
+    second = make_broker(*bucket, "--meta", meta, name="second")
+    said = refusal(second)
+    assert f"the store file://{tmp_path}/bucket belongs to cluster {cluster_id}, and the database of --meta is" in said
+    assert "Give --store another prefix; or the --meta of cluster" in said
+    assert not second.data.exists()
+    first.stop()
+    assert main(["restore", "--from", f"file://{tmp_path}/bucket", "--meta", meta, "--apply"]) == 0
+    second.start()
+    assert "was restored from this one" in refusal(first)

@@ -378,12 +378,15 @@ def test_wrong_broker_id_or_foreign_catalogue_is_refused(broker: BrokerProcess, 
 def test_checkpoints_that_cannot_be_written_are_one_line_in_the_log_and_one_when_they_can(
     broker: BrokerProcess,
 ) -> None:
-    in_the_way = broker.data / "objects" / "checkpoints"
-    in_the_way.parent.mkdir(parents=True)
-    in_the_way.write_text("a file where a folder should be")
     broker.start()
+    eventually(lambda: broker.get("/readyz")["stale_checkpoints"] == 0, "the bucket is the cluster's", broker)
+    in_the_way = broker.data / "objects" / "checkpoints"
+    in_the_way.rename(broker.data / "aside")
+    in_the_way.write_text("a file where a folder should be")
+    assert create(broker, "orders") == NONE
     eventually(lambda: broker.metric("tiered_checkpoint_failures_total") >= 3, "it tries again", broker)
     assert broker.log().count("could not be written") == 1
     in_the_way.unlink()
+    (broker.data / "aside").rename(in_the_way)
     eventually(lambda: "checkpoints are written again" in broker.log(), "it says so", broker)
     assert broker.log().count("could not be written") == 1

@@ -12,7 +12,7 @@ from tiered.broker.host.data_folder import DataFolder
 from tiered.broker.host.disk_reserve import DiskReserve
 from tiered.cold.object_store import ObjectStore
 from tiered.cold.opening import open_store
-from tiered.cold.timed_store import TimedStore
+from tiered.cold.own_store import OwnStore
 from tiered.config import BrokerSettings, ServeOptions
 from tiered.hot.file_system import RealFileSystem
 from tiered.hot.flusher import Flusher
@@ -60,7 +60,7 @@ def _ready_catalogue() -> bytes:
         path = Path(folder) / "meta.db"
         database = Database.open(f"sqlite:///{path}")
         database.migrate()
-        database.run_sync(lambda conn: cluster.ensure(conn, cluster_id="a cluster", now_ms=0))
+        database.run_sync(lambda conn: cluster.ensure(conn, cluster_id="a-cluster", now_ms=0))
         database.close_sync()
         assert [each.name for each in path.parent.iterdir()] == [path.name], "a journal would have to be copied too"
         return path.read_bytes()
@@ -85,7 +85,8 @@ async def surroundings(
     if not (catalogue := folder / "meta.db").exists():
         catalogue.write_bytes(_ready_catalogue())
     database = sql.open(options.meta_url)
-    store = TimedStore(store_at(options.store_url), clock)
+    store = OwnStore(store_at(options.store_url), clock)
+    store.is_ours = True
     disk, uploads = BlockingPool("disk", threads=1), BlockingPool("upload", threads=1)
     context = BrokerContext(
         broker_id=options.broker_id,

@@ -66,7 +66,10 @@ class GroupCheckpointWriter:
         await self.write_changed()
 
     async def write_changed(self) -> None:
-        """Writes the slots whose groups changed. A failure leaves a slot stale, is logged, and raises nothing."""
+        """Writes the slots whose groups changed, if the store is ours. A failure leaves a slot stale, is logged, and
+        raises nothing."""
+        if not self._context.store.is_ours:
+            return
         async with self._turn:
             failed = 1
             with suppress(TieredError):  # SQL or the store is away: what is left stays stale.

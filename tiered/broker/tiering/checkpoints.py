@@ -8,6 +8,7 @@ cannot be written now stays stale and is written on a later tick. SQL decides, a
 import asyncio
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from uuid import UUID
@@ -21,7 +22,7 @@ from tiered.broker.partitions.partition import Partition
 from tiered.broker.partitions.topics import Topics
 from tiered.broker.view.image import ClusterImage
 from tiered.cold.bucket import checkpoints
-from tiered.errors import CorruptMetadata, StoreRefused, TieredError
+from tiered.errors import CorruptMetadata, ObjectExists, StoreRefused, TieredError
 from tiered.formats import segment_check
 from tiered.formats.acl_entries import AclEntry
 from tiered.formats.checkpoint import ClusterCheckpoint, PageRef, PartitionCheckpoint, TopicEntry
@@ -106,7 +107,9 @@ class CheckpointWriter:
         return len(self._stale) + self.cluster_is_stale
 
     async def write_stale(self) -> None:
-        """Writes what is stale. A failure leaves it stale, is counted, and raises nothing."""
+        """Writes what is stale, if the store is ours. A failure leaves it stale, is counted, and raises nothing."""
+        if not self._context.store.is_ours:
+            return
         async with self._turn:
             failures = self._context.counters.checkpoint_failures
             was_stale = self.stale_count > 0
@@ -155,14 +158,28 @@ class CheckpointWriter:
             raise refused
         del self._removed[topic_id]
 
+    async def create_cluster_checkpoint(self) -> None:
+        """Writes the cluster's checkpoint where the store has none: the store is this cluster's then. Any broker does.
+
+        Raises TieredError; returns also where somebody else was first."""
+        checkpoint = self._cluster_checkpoint(await self._context.database.read(_list_pins))
+        with suppress(ObjectExists):
+            await self._context.uploads.run(checkpoints.create_cluster_checkpoint, self._context.store, checkpoint)
+
     async def _write_cluster(self) -> None:
         changes = self._cluster_changes
         try:
             held = await self._context.database.read(_list_pins)
+            checkpoint = self._cluster_checkpoint(held)
+            await self._context.uploads.run(checkpoints.write_cluster_checkpoint, self._context.store, checkpoint)
         except TieredError as error:
             self._failed("the cluster", error)
-            return
-        checkpoint = ClusterCheckpoint(
+        else:
+            self._cluster_is_stale = changes != self._cluster_changes
+            self._pins = frozenset(each.pin_id for each in held)
+
+    def _cluster_checkpoint(self, held: tuple[PinRow, ...]) -> ClusterCheckpoint:
+        return ClusterCheckpoint(
             version=self._image.change_number,
             cluster_id=self._context.state.cluster_id,
             topics=tuple(
@@ -183,13 +200,6 @@ class CheckpointWriter:
                 f"{kind}:{name}": dict(configs) for (kind, name), configs in self._resource_configs.stored.items()
             },
         )
-        try:
-            await self._context.uploads.run(checkpoints.write_cluster_checkpoint, self._context.store, checkpoint)
-        except TieredError as error:
-            self._failed("the cluster", error)
-        else:
-            self._cluster_is_stale = changes != self._cluster_changes
-            self._pins = frozenset(each.pin_id for each in held)
 
     async def _write_partition(self, partition: Partition) -> TieredError | None:
         """None when the bucket has it."""

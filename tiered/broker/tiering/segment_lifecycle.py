@@ -316,7 +316,10 @@ class SegmentLifecycle:
 
     async def delete_local(self, partition: Partition) -> None:
         """Removes the local segments that local retention gives up; open readers keep their files. A segment that the
-        store has lost stays: consumers read it, and it may be the last copy."""
+        store has lost stays: consumers read it, and it may be the last copy. All stay while the store may be another
+        cluster's: no restore would find the copy there."""
+        if not self._context.store.is_ours:
+            return
         before = tier_plan.local_delete_before(partition, self._context.clock.now_ms())
         lost = self._first_lost_offset(partition.topic_partition)
         if lost is not None:

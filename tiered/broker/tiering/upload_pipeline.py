@@ -78,6 +78,7 @@ class UploadPipeline:
         while (
             self._due
             and not self._stopping
+            and self._context.store.is_ours
             and upload_pace.may_begin(self._pace, running=len(self._uploading), now_ms=clock.monotonic_ms())
         ):
             if self._have_tried.issuperset(self._due):

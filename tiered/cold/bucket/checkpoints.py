@@ -284,6 +284,11 @@ def read_stored_cluster_checkpoint(store: ObjectStore) -> tuple[ClusterCheckpoin
     return None if found is None else (_decode_cluster(found[0]), found[1])
 
 
+def create_cluster_checkpoint(store: ObjectStore, checkpoint: ClusterCheckpoint) -> None:
+    """Writes it where the store has none. Raises ObjectExists."""
+    store.put(object_key.cluster_checkpoint_key(), encode_cluster_checkpoint(checkpoint), create_only=True)
+
+
 def write_cluster_checkpoint(store: ObjectStore, checkpoint: ClusterCheckpoint) -> None:
     """Writes it, unless the store has the same. Raises LostRace when the store has a newer version, InvalidConfig
     when it belongs to another cluster."""

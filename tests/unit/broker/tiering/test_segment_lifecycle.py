@@ -92,6 +92,10 @@ async def test_local_segments_go_only_where_the_store_has_them_and_has_not_lost_
         await made.lifecycle.delete_local(made.partition)
         assert log.local_log_start_offset == 3
         made.lost.clear()
+        made.context.store.is_ours = False
+        await made.lifecycle.delete_local(made.partition)
+        assert log.local_log_start_offset == 3, "no restore finds the copy in a store that is another cluster's"
+        made.context.store.is_ours = True
         await made.lifecycle.delete_local(made.partition)
         assert log.local_log_start_offset == SEGMENTS
 

@@ -30,6 +30,7 @@ HEALTH = record(
             text("Why the newest operation of the object store failed.", allowed=[each.value for each in StoreTrouble])
         ),
         "undeletable_objects": integer("Objects that the store does not let this broker delete."),
+        "store_belongs_to": text("The other cluster that the object store belongs to: nothing is uploaded then."),
         "findings": mapping(integer(), "What reconciling and scrubbing found and have not seen mended, by kind."),
         "stale_checkpoints": integer("Checkpoints in the bucket that are older than what they describe."),
         "fenced": boolean("True while the cluster holds this broker for out of service: it leads nothing."),

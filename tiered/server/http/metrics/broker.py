@@ -204,6 +204,11 @@ _OF_BROKER = (
         "Bytes of the local tier.",
         lambda broker: sum(each.log.size_bytes for each in broker.topics.partitions()),
     ),
+    gauge(
+        "tiered_store_foreign",
+        "1 while the object store belongs to another cluster: nothing is uploaded or deleted.",
+        lambda broker: int(bool(broker.store.other_cluster_id)),
+    ),
     gauge("tiered_disk_full", "1 while writes are refused to keep a reserve.", "reserve.is_low"),
 )
 _OF_TRANSACTIONS = (

@@ -16,7 +16,7 @@ export function healthWord(data) {
   const found = combined(data);
   if (!found.serving || found.went_back) return ["bad", "Not serving"];
   if (found.failed.length || found.full.length || found.offline_partitions || found.under_min_isr_partitions) return ["bad", "Trouble"];
-  if (found.sql_away || found.store_trouble || found.missing.length || found.under_replicated_partitions || isGrave(found.findings)) return ["warn", "Degraded"];
+  if (found.sql_away || found.store_trouble || found.foreign || found.missing.length || found.under_replicated_partitions || isGrave(found.findings)) return ["warn", "Degraded"];
   return ["good", "Healthy"];
 }
 
@@ -58,7 +58,7 @@ export function checksOf(data) {
     ? [name, ["quiet", word], `Of the brokers that answer: ${text}`] : [name, [kind, word], text])));
   checks.push(
     ["Metadata store", ...metadata(found, several)],
-    ["Object store", found.store_trouble ? ["bad", STORE_TROUBLE[found.store_trouble]] : ["good", "Reachable"], found.store_trouble ? "Hot records are served; cold ones cannot be read, and uploads wait on disk. The broker's log says what to do." : "Uploads and cold reads work."]);
+    ["Object store", ...objectStore(found)]);
   return checks;
 }
 
@@ -80,6 +80,7 @@ function combined({ brokers, health }) {
     sql_away: told.some((each) => each.sql_away),
     went_back: told.some((each) => each.metadata_went_back),
     store_trouble: told.map((each) => each.store_trouble).find(Boolean),
+    foreign: told.map((each) => each.store_belongs_to).find(Boolean) || "",
   };
 }
 
@@ -87,6 +88,12 @@ function metadata(found, several) {
   if (found.went_back) return [["bad", "Lost commits"], "It no longer has what brokers have seen in it, so nothing is served. The log of a broker says what to do."];
   if (found.sql_away) return [["bad", "Away"], `Produce and fetch go on; topics cannot be changed${several ? ", nobody can be elected" : ""}, and offset commits fail until it is back.`];
   return [["good", "Reachable"], "Topics, offsets and segments are recorded."];
+}
+
+function objectStore(found) {
+  if (found.foreign) return [["bad", "Another cluster's"], `It belongs to cluster ${found.foreign}: nothing is uploaded, and disks fill. The log says what to do.`];
+  if (found.store_trouble) return [["bad", STORE_TROUBLE[found.store_trouble]], "Hot records are served; cold ones cannot be read, and uploads wait on disk. The broker's log says what to do."];
+  return [["good", "Reachable"], "Uploads and cold reads work."];
 }
 
 function brokers(found, data) {
