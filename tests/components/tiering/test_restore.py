@@ -1,6 +1,7 @@
 """The rehearsal: write, tier, lose the database and every disk, restore from the bucket, and read as if nothing was."""
 
 import json
+import os
 import shutil
 import sqlite3
 import time
@@ -15,6 +16,7 @@ from confluent_kafka.admin import AdminClient
 
 from tiered.cli import main
 from tiered.cold.bucket import checkpoints, group_checkpoints
+from tiered.cold.bucket.signs_of_life import live_brokers
 from tiered.cold.opening import open_store
 from tiered.meta import cluster as cluster_row
 from tiered.meta.engine import Database
@@ -171,6 +173,8 @@ def lost(tmp_path_factory: pytest.TempPathFactory) -> FirstLife:
 def bucket(lost: FirstLife, tmp_path: Path) -> str:
     """A copy of the bucket, for a restore changes it."""
     shutil.copytree(Path(lost.store_url.removeprefix("file://")), tmp_path / "bucket")
+    for sign in (tmp_path / "bucket/checkpoints/alive").rglob("1"):
+        os.utime(sign, (0, 0))  # The cluster was killed long ago.
     return f"file://{tmp_path}/bucket"
 
 
@@ -265,7 +269,7 @@ def test_only_an_empty_database_is_restored_into(
 
 
 def test_the_old_cluster_can_write_no_checkpoint_and_delete_no_object_any_more(
-    lost: FirstLife, bucket: str, tmp_path: Path
+    lost: FirstLife, bucket: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     meta_url = f"sqlite:///{tmp_path}/meta.db"
     zombie = tmp_path / "zombie"
@@ -274,12 +278,18 @@ def test_the_old_cluster_can_write_no_checkpoint_and_delete_no_object_any_more(
     (catalogue,) = zombie.rglob("meta.db")
     with closing(sqlite3.connect(catalogue)) as conn, conn:
         conn.execute("UPDATE cluster SET store = ?", (bucket,))
-    assert restored(bucket, meta_url, "--apply") == 0
     store = open_store(bucket)
     topic_id = lost.topic_ids["plain"]
-    before = checkpoints.read_partition(store, topic_id, 0)
-    assert before is not None
     with cluster(store=bucket, data=zombie, settings={**QUICK, "tiered.purge.grace.ms": 0}) as c:
+        eventually(lambda: c.health()["stale_checkpoints"] == 0, "the bucket is as the old cluster is")
+        eventually(lambda: live_brokers(store, c.health()["cluster_id"]) == (1,), "the old cluster is known to live")
+        assert restored(bucket, meta_url, "--apply") == 1
+        assert "nothing was changed: broker 1 of the cluster wrote to the store within" in capsys.readouterr().err
+        assert restored(bucket, meta_url, "--json") == 0
+        assert json.loads(capsys.readouterr().out)["live_brokers"] == [1]
+        assert restored(bucket, meta_url, "--apply", "--take-from-live-brokers") == 0
+        before = checkpoints.read_partition(store, topic_id, 0)
+        assert before is not None
         admin = AdminClient({"bootstrap.servers": c.bootstrap})
         admin.delete_records([TopicPartition("plain", 0, 160)])[TopicPartition("plain", 0)].result(WAIT_S)
         admin.delete_topics(["zstd"])["zstd"].result(WAIT_S)

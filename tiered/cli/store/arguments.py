@@ -89,6 +89,11 @@ def _add_restore(commands: "Commands[Parser]") -> None:
     what.add_argument("--plan", action="store_true", help="say what would be done, the default")
     what.add_argument("--apply", action="store_true", help="do it; it may be interrupted, and done again")
     parser.add_argument(
+        "--take-from-live-brokers",
+        action="store_true",
+        help="take the store over from brokers that still use it; what they take from producers from then on is lost",
+    )
+    parser.add_argument(
         "--brokers",
         metavar="IDS",
         type=broker_ids,

@@ -15,6 +15,7 @@ from tiered.cli.output import Cell, counted, in_bytes, on_one_line, plain_lines,
 from tiered.cli.progress import bar
 from tiered.cold.bucket import restore_claims
 from tiered.cold.bucket.contents import read_bucket
+from tiered.cold.bucket.signs_of_life import ALIVE_MS, live_brokers
 from tiered.cold.object_store import ObjectStore
 from tiered.cold.opening import open_store, store_identity
 from tiered.config.broker import broker_setting
@@ -51,10 +52,13 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.apply and target.cluster_id == found.cluster.cluster_id:
             return _already_there(target, json=arguments.json)
         plan = plan_restore(found, arguments.brokers, arguments.leave_out, accept_rights=arguments.accept_rights)
+        live = live_brokers(store, plan.former_cluster_id)
         if arguments.apply:
+            if live and not arguments.take_from_live_brokers:
+                raise CommandFailed(f"nothing was changed: {_alive(live)}")
             _apply(arguments, store, found, plan, target)
         else:
-            _print(plan, target, json=arguments.json, applied=False)
+            _print(plan, target, json=arguments.json, live=live)
     finally:
         store.close()
     return EXIT_FAILED if plan.problems or target.holds is not None else EXIT_OK
@@ -86,7 +90,7 @@ def _apply(
         crash_point("restore.committed")
     finally:
         database.close_sync()
-    _print(plan, stored.EMPTY, json=arguments.json, applied=True)
+    _print(plan, stored.EMPTY, json=arguments.json)
 
 
 def _already_there(target: TargetDatabase, *, json: bool) -> int:
@@ -102,14 +106,28 @@ def _already_there(target: TargetDatabase, *, json: bool) -> int:
     return EXIT_OK
 
 
-def _print(plan: RestorePlan, target: TargetDatabase, *, json: bool, applied: bool) -> None:
+def _print(plan: RestorePlan, target: TargetDatabase, *, json: bool, live: Sequence[int] | None = None) -> None:
+    """The plan; without `live`, the brokers that use the store still, that it was carried out."""
     if json:
-        print_json(_as_json(plan, target_holds=target.holds, applied=applied))
-    elif applied:
+        print_json(
+            {**_as_json(plan, target_holds=target.holds, applied=live is None), "live_brokers": list(live or ())}
+        )
+    elif live is None:
         say(_done(plan))
         _say_lines(_settings_and_rules(plan))
     else:
         _say_lines(_lines(plan, target_holds=target.holds))
+        if live:
+            _say_lines(["", f"the cluster is alive: {_alive(live)}"])
+
+
+def _alive(live: Sequence[int]) -> str:
+    noun = "broker" if len(live) == 1 else "brokers"
+    return (
+        f"{noun} {', '.join(map(str, live))} of the cluster wrote to the store within the last {ALIVE_MS / 60_000:g} "
+        "minutes. Stop every broker first; where one was killed, wait so long. To take the store from brokers that "
+        "cannot be stopped add --take-from-live-brokers: what producers still send them is lost"
+    )
 
 
 def _say_lines(lines: Iterable[str]) -> None:
@@ -123,7 +141,8 @@ def _progress(what: str) -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: show(done, what, total)
 
 
-# Words and JSON: they hold nothing that is not in the plan, so that the same bucket gives the same words
+# Words and JSON: they hold nothing that is not in the plan, so that the same bucket gives the same words. Only live
+# brokers are told of besides
 
 
 def _lines(plan: RestorePlan, *, target_holds: str | None) -> Iterator[str]:
