@@ -104,7 +104,8 @@ class BlockingPool:
     """Runs blocking calls (disk, S3, SQL) on a few threads, with a bounded queue in front of them.
 
     `run` answers with the call's result or raises its exception. When `max_waiting` calls already wait
-    it raises `Throttled` instead of queueing more. A cancelled waiter never cancels the call itself.
+    it raises `Throttled` instead of queueing more. A cancelled waiter never cancels the call itself: one that may take
+    minutes looks at `is_closing`, and ends soon.
     """
 
     def __init__(self, name: str, *, threads: int, max_waiting: int = 10_000) -> None:
@@ -114,6 +115,11 @@ class BlockingPool:
         self._left: list[ThreadPoolExecutor] = []
         self._max_pending = threads + max_waiting
         self._pending = 0
+        self._is_closing = threading.Event()
+
+    def is_closing(self) -> bool:
+        """Whether `close` waits for the calls that run. From any thread."""
+        return self._is_closing.is_set()
 
     def resize(self, threads: int) -> None:
         """Calls that begin from now on share so many threads; those that wait already end on the threads they had."""
@@ -152,6 +158,7 @@ class BlockingPool:
 
     def close(self, *, wait: bool = True) -> None:
         """Drops the calls that have not begun, and waits for running ones unless told not to."""
+        self._is_closing.set()
         for executor in (*self._left, self._executor):
             executor.shutdown(wait=wait, cancel_futures=True)
 

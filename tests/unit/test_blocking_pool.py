@@ -39,3 +39,21 @@ async def test_a_pool_that_closes_waits_for_the_calls_of_threads_that_it_had() -
     await closing
     assert ended.is_set()
     await running
+
+
+async def test_a_long_call_is_told_that_its_pool_closes() -> None:
+    pool = BlockingPool("test", threads=1)
+    began, ended = threading.Event(), threading.Event()
+
+    def call() -> None:
+        began.set()
+        while not pool.is_closing():
+            ended.wait(0.001)
+        ended.set()
+
+    running = asyncio.ensure_future(pool.run(call))
+    await asyncio.to_thread(began.wait, 30)
+    assert not ended.is_set()
+    await asyncio.to_thread(pool.close)
+    assert ended.is_set()
+    await running

@@ -4,10 +4,10 @@ Owns the blocks it reads and nothing else: bounded memory whatever the file hold
 record; a batch's bytes are read only where their CRC is asked for.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from io import FileIO
 
-from tiered.errors import CorruptBatch
+from tiered.errors import CorruptBatch, ShuttingDown
 from tiered.formats.record_batch import HEADER_BYTES, BatchHeader, read_header, verify_crc
 from tiered.hot.file_system import FileSystem
 
@@ -74,3 +74,23 @@ def walk(
             verify_crc(block, index, header.size_bytes)
         yield position, header
         position += header.size_bytes
+
+
+def until_stopped(
+    batches: Iterable[tuple[int, BatchHeader]], is_stopping: Callable[[], bool]
+) -> Iterator[tuple[int, BatchHeader]]:
+    """The batches of a walk over a whole segment. Raises ShuttingDown once the process is to end."""
+    for batch in batches:
+        require_running(is_stopping)
+        yield batch
+
+
+def require_running(is_stopping: Callable[[], bool]) -> None:
+    """Raises ShuttingDown once the process is to end."""
+    if is_stopping():
+        raise ShuttingDown("stopped before the log was open; the next start begins again")
+
+
+def never() -> bool:
+    """For whoever is not stopped before the work is done."""
+    return False

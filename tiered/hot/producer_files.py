@@ -4,7 +4,7 @@ Owns the files `<offset>.snapshot`: what was known of every producer when the lo
 only save work: a damaged one is passed over for an older one, and the batches' headers fill in the rest.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from tiered.errors import CorruptFile
@@ -12,7 +12,7 @@ from tiered.file_slice import OpenFile
 from tiered.formats.control_record import MarkerType, TransactionMarker, read_marker
 from tiered.formats.producer_snapshot import ProducerEntry, decode_producers
 from tiered.formats.record_batch import BatchHeader
-from tiered.hot.batch_walk import FAR_BLOCK_BYTES, walk
+from tiered.hot.batch_walk import FAR_BLOCK_BYTES, never, until_stopped, walk
 from tiered.hot.file_system import FileSystem, read_whole
 from tiered.hot.segment import LOG_SUFFIX, LogSegment
 from tiered.rules.partition import producer_state
@@ -43,12 +43,14 @@ def producers_at(
     notes: list[str],
     *,
     aborted_from: int | None = None,
+    is_stopping: Callable[[], bool] = never,
 ) -> dict[int, ProducerEntry]:
     """The state of every producer when the log ended at `offset`, a boundary between batches.
 
     The newest good snapshot and the headers after it say so; without one, the headers of all that is local. `notes`
     names files that could not be used. With `aborted_from` the segments also get the entries of their transaction
-    indexes from that offset on, which they must not have yet. Raises CorruptBatch, OSError.
+    indexes from that offset on, which they must not have yet. Raises CorruptBatch, OSError,
+    and ShuttingDown once it `is_stopping`.
     """
     bounds = fs, directory, snapshot_offsets, segments[0].base_offset
     start, producers = _newest_snapshot(*bounds, offset, notes)
@@ -63,7 +65,8 @@ def producers_at(
         file = segment.file or fs.open(segment.path + LOG_SUFFIX)
         index = segment.offset_index
         position = 0 if index is None or start <= segment.base_offset else index.lookup(start)
-        for at, header in walk(fs, file, position, segment.size_bytes, block_bytes=FAR_BLOCK_BYTES):
+        batches = walk(fs, file, position, segment.size_bytes, block_bytes=FAR_BLOCK_BYTES)
+        for at, header in until_stopped(batches, is_stopping):
             if header.base_offset >= offset:
                 break
             if newest is not None and header.base_offset >= newest[0]:

@@ -6,6 +6,7 @@ below the recovery point on its own: records that were on disk and are gone are 
 """
 
 import errno
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from tiered.formats.leader_epoch_file import decode_leader_epochs
 from tiered.formats.offset_index import OffsetIndex
 from tiered.formats.producer_snapshot import ProducerEntry
 from tiered.formats.time_index import TimeIndex
-from tiered.hot.batch_walk import FAR_BLOCK_BYTES, walk
+from tiered.hot.batch_walk import FAR_BLOCK_BYTES, until_stopped, walk
 from tiered.hot.file_system import TEMPORARY_SUFFIX, FileSystem, read_whole
 from tiered.hot.marks import (
     COMPACTED_FILE,
@@ -61,6 +62,7 @@ class Recoverer:
 
     `needed` below is the first offset that only this disk has: what is under it was deleted or is in the
     object store. With `first_needed_offset` None the caller does not know, and the log may begin anywhere.
+    What is stopped in between leaves what a kill would, and the next run begins again.
     """
 
     def __init__(
@@ -72,11 +74,13 @@ class Recoverer:
         log_start_offset: int,
         first_needed_offset: int | None,
         now_ms: int,
+        is_stopping: Callable[[], bool],
     ) -> None:
         self._directory = directory
         self._fs = fs
         self._index_interval_bytes = index_interval_bytes
         self._now_ms = now_ms
+        self._is_stopping = is_stopping
         self._report = Recovery()
         try:
             self._sizes = self._fs.sizes(directory)
@@ -107,7 +111,8 @@ class Recoverer:
     def run(self) -> Recovered:
         """The log's parts.
 
-        Raises CorruptFile when records that were on disk are missing or damaged, OSError when the disk fails.
+        Raises CorruptFile when records that were on disk are missing or damaged, OSError when the disk fails, and
+        ShuttingDown.
         """
         segments = self._segments(sorted(_numbers(self._sizes, LOG_SUFFIX)))
         end_offset = segments[-1].end_offset if segments else 0
@@ -230,7 +235,7 @@ class Recoverer:
             self._fs, segment.file, position, size_bytes, verify_from=verify_from, block_bytes=FAR_BLOCK_BYTES
         )
         try:
-            for position, header in batches:
+            for position, header in until_stopped(batches, self._is_stopping):
                 if header.base_offset != expected_offset or header.last_offset_delta < 0:
                     return f"the batch at position {position} has offset {header.base_offset}, not {expected_offset}"
                 segment.note(header, self._index_interval_bytes)
@@ -290,8 +295,9 @@ class Recoverer:
             for segment in segments:
                 segment.aborted.truncate(aborted_from)
         producers = producers_at(
-            self._fs, self._directory, segments, snapshot_offsets, end_offset, notes, aborted_from=aborted_from
-        )
+            self._fs, self._directory, segments, snapshot_offsets, end_offset, notes,
+            aborted_from=aborted_from, is_stopping=self._is_stopping,
+        )  # fmt: skip
         if aborted_from is not None:
             for segment in segments:
                 if segment.synced and segment.end_offset > aborted_from:
@@ -388,7 +394,8 @@ class Recoverer:
         self._epochs = LeaderEpochs()
         for segment in segments:
             file = segment.file or self._fs.open(segment.path + LOG_SUFFIX)
-            for _, header in walk(self._fs, file, 0, segment.size_bytes, block_bytes=FAR_BLOCK_BYTES):
+            batches = walk(self._fs, file, 0, segment.size_bytes, block_bytes=FAR_BLOCK_BYTES)
+            for _, header in until_stopped(batches, self._is_stopping):
                 if header.partition_leader_epoch > self._epochs.latest:
                     self._epochs = self._epochs.assign(header.partition_leader_epoch, header.base_offset)
 

@@ -6,6 +6,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Callable
+from io import FileIO
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ from tests.unit.hot.faulty_file_system import FaultyFileSystem
 from tests.unit.hot.log_files import NOW_MS, append, batch, contents, open_log
 from tiered.errors import LogDirFailed
 from tiered.formats.producer_snapshot import ProducerBatch, ProducerEntry
+from tiered.hot import opening
+from tiered.hot.file_system import RealFileSystem
 from tiered.hot.log import Log
 from tiered.hot.opening import write_again
 from tiered.hot.segment import RESERVED_FROM_BYTES
@@ -202,6 +205,25 @@ def test_what_a_failed_fsync_left_is_on_disk_once_it_was_written_again(
     again.close()
     assert fs.unwritten.drop() == []
     assert contents(open_log(tmp_path / "log", fs=fs), max_bytes=8 << 20) == whole
+
+
+def test_what_is_written_again_goes_to_the_disk_in_parts_so_that_a_stop_waits_for_one_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class CountingFileSystem(RealFileSystem):
+        syncs = 0
+
+        def sync(self, file: FileIO) -> None:
+            self.syncs += 1
+            super().sync(file)
+
+    log = open_log(tmp_path / "log")
+    append(log, batch(1, value_bytes=5 << 20))
+    log.discard()
+    monkeypatch.setattr(opening, "_SYNC_BYTES", 2 << 20)
+    fs = CountingFileSystem()
+    write_again(fs, log.directory)
+    assert fs.syncs == 3
 
 
 def test_nothing_is_written_again_that_a_recovery_point_tells_of(tmp_path: Path, fs: FaultyFileSystem) -> None:

@@ -9,9 +9,12 @@ import pytest
 
 from tests.unit.hot.faulty_file_system import FaultyFileSystem
 from tests.unit.hot.log_files import NOW_MS, append, batch, contents, open_log
-from tiered.errors import CorruptFile, OutOfOrderSequence
+from tiered.errors import CorruptFile, OutOfOrderSequence, ShuttingDown
 from tiered.formats import record_batch
-from tiered.hot.log import Log
+from tiered.hot import opening
+from tiered.hot.file_system import RealFileSystem
+from tiered.hot.log import Log, LogConfig
+from tiered.hot.marks import LEADER_EPOCHS_FILE
 from tiered.rules.partition import producer_state
 
 LAST = f"{0:020}.log"
@@ -409,3 +412,39 @@ def test_a_link_in_the_place_of_a_segment_is_not_read_and_its_records_are_missed
     with pytest.raises(CorruptFile):
         open_log(tmp_path / "log")
     assert secret.read_bytes() == before
+
+
+def test_an_opening_may_be_stopped_at_any_batch_and_the_next_one_loses_nothing(tmp_path: Path) -> None:
+    log = some_log(tmp_path / "log", 12, segment_bytes=400)
+    log.flush()
+    for number in range(12, 30):
+        append(log, batch(1, marker=number, producer_id=7, base_sequence=number - 12), epoch=1)
+    whole = contents(log)
+    (tmp_path / "log" / LEADER_EPOCHS_FILE).unlink(missing_ok=True)
+
+    def opened(directory: Path, looks: int) -> tuple[Log | None, int]:
+        """The log, if it was open before somebody had looked so often whether to stop, and how often that was."""
+        count = 0
+
+        def is_stopping() -> bool:
+            nonlocal count
+            count += 1
+            return count > looks
+
+        try:
+            config = LogConfig(segment_bytes=400)
+            return opening.open_log(
+                directory, RealFileSystem(), config=config, now_ms=NOW_MS, is_stopping=is_stopping
+            ), count
+        except ShuttingDown:
+            return None, count
+
+    _, most = opened(left_by_kill(tmp_path / "log", tmp_path / "most"), 10_000)
+    assert most > 2 * len(whole), "epochs, the scan, and producers"
+    for looks in range(most):
+        killed = left_by_kill(tmp_path / "log", tmp_path / f"stopped-{looks}")
+        assert opened(killed, looks) == (None, looks + 1)
+        again = open_log(killed, segment_bytes=400)
+        assert contents(again) == whole
+        assert [entry.producer_id for entry in again.recovery.producers] == [7]
+        again.discard()

@@ -235,7 +235,7 @@ class Registration:
         """Before there is a marker: once there is one, nobody looks for what a failed fsync has left behind."""
         for directory in self._context.data.logs_on_disk():
             try:
-                write_again(self._context.files, str(directory))
+                write_again(self._context.files, str(directory), is_stopping=self._context.disk.is_closing)
             except LogDirFailed as error:
                 log.error("%s", error)
                 self.log_failed()

@@ -128,7 +128,7 @@ class PartitionLoader:
 
         def open_waiting() -> None:
             with suppress(IndexError):  # None is left.
-                while True:
+                while not self._context.disk.is_closing():
                     index = waiting.popleft()
                     found[index] = self._opened_log(*wanted[index])
 
@@ -228,7 +228,8 @@ class PartitionLoader:
         """A leader's log that ends before what the store holds begins anew there: a lost disk, or a power loss that
         took records which were uploaded but not flushed. Raises LogDirFailed, CorruptFile."""
         if self._has_failed_log():  # Perhaps this one, at an earlier try.
-            write_again(self._context.files, str(self._context.data.log_of(key)))
+            directory = str(self._context.data.log_of(key))
+            write_again(self._context.files, directory, is_stopping=self._context.disk.is_closing)
         try:
             opened = open_log(
                 self._context.data.log_of(key),
@@ -238,6 +239,7 @@ class PartitionLoader:
                 # A follower's log may begin anywhere below what the store holds, and end there: it fetches the rest.
                 first_needed_offset=row.cold_end_offset if self._must_be_whole(row) else None,
                 now_ms=self._context.clock.now_ms(),
+                is_stopping=self._context.disk.is_closing,
             )
         except LogDirFailed as error:
             if not (

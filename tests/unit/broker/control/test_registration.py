@@ -8,11 +8,11 @@ import pytest
 from tests.unit.broker.context import Surroundings, surroundings
 from tests.unit.hot.faulty_file_system import FaultyFileSystem
 from tests.unit.hot.log_files import append, batch, open_log
-from tiered.broker.control.registration import Registered, Registration
-from tiered.errors import InvalidConfig, LogDirFailed
+from tiered.broker.control.registration import MARKER_FILE, Registered, Registration
+from tiered.errors import InvalidConfig, LogDirFailed, ShuttingDown
 from tiered.ids import TopicId, TopicPartition
 from tiered.meta import brokers
-from tiered.runtime import new_uuid
+from tiered.runtime import BlockingPool, new_uuid
 
 ADDRESS = ("127.0.0.1", 9092)
 
@@ -97,3 +97,26 @@ async def test_a_catalogue_for_one_broker_takes_no_second_one(tmp_path: Path) ->
         )
         with pytest.raises(InvalidConfig, match="belongs to broker 9"):
             await registered(made)
+
+
+async def test_a_start_that_is_stopped_while_it_writes_logs_again_leaves_no_marker(tmp_path: Path) -> None:
+    fs = FaultyFileSystem(stash=tmp_path / "stash")
+    async with surroundings(tmp_path) as plain:
+        made = replace(plain, context=replace(plain.context, files=fs))
+        folder = made.context.data.log_of(TopicPartition(TopicId(new_uuid()), 0))
+        directory = with_unwritten_records(folder, fs)
+        stopping = replace(made, context=replace(made.context, disk=ClosingPool("disk", threads=1)))
+        with pytest.raises(ShuttingDown):
+            await registered(stopping)
+        stopping.context.disk.close()
+        assert not (made.context.data.root / MARKER_FILE).exists()
+        await registered(made)
+        assert fs.unwritten.drop() == [], "the next start has written them"
+        assert open_log(Path(directory), fs=fs).log_end_offset == 3
+
+
+class ClosingPool(BlockingPool):
+    """Threads of a process that was told to stop."""
+
+    def is_closing(self) -> bool:
+        return True
