@@ -139,7 +139,7 @@ def _bytes_of(spec: Spec) -> int:
 
     _, splits = _splits(spec, splitBytes=str(1 << 50))
     cold = [split for split in splits if isinstance(split, ColdSplit)]
-    return sum(piece.segment.log_bytes for split in cold for piece in split.pieces)
+    return sum(segment.log_bytes for split in cold for segment in split.segments)
 
 
 def _decode(spec: Spec) -> int:

@@ -185,6 +185,7 @@ def plan_ranges(
     report_loss(lost, fail=options.fail_on_data_loss)
     sizes = SplitSizes(
         split_bytes=options.split_bytes,
+        open_cost_bytes=options.open_cost_bytes,
         min_partitions=options.min_partitions,
         max_records=options.max_records_per_partition,
     )

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
-from pyspark_tiered.plan import ColdSplit, PartitionView, SegmentPiece
+from pyspark_tiered.plan import ColdSplit, PartitionView
 from tiered.cold.bucket.segments import load_run, load_tail
 from tiered.cold.object_store import ObjectStore
 from tiered.cold.opening import open_store
@@ -120,29 +120,28 @@ class _SplitReader:
                 data.cancel()
 
     def _runs(self, threads: ThreadPoolExecutor) -> Iterator[_Run]:
-        """The wanted chunks of all pieces. The next object's tail is on its way while one is read."""
-        pieces = self._split.pieces
-        coming = threads.submit(self._open, pieces[0]) if pieces else None
-        for number in range(len(pieces)):
+        """The wanted chunks of all segments. The next object's tail is on its way while one is read."""
+        segments = self._split.segments
+        coming = threads.submit(self._open, segments[0]) if segments else None
+        for number in range(len(segments)):
             assert coming is not None
             place, tail = coming.result()
-            coming = threads.submit(self._open, pieces[number + 1]) if number + 1 < len(pieces) else None
-            for chunks in runs(self._wanted(pieces[number], tail), self._store.run_bytes):
+            coming = threads.submit(self._open, segments[number + 1]) if number + 1 < len(segments) else None
+            for chunks in runs(self._wanted(tail), self._store.run_bytes):
                 yield _Run(place=place, tail=tail, chunks=chunks)
 
-    def _wanted(self, piece: SegmentPiece, tail: SegmentTail) -> Iterator[ChunkRow]:
+    def _wanted(self, tail: SegmentTail) -> Iterator[ChunkRow]:
         split = self._split
         for chunk in tail.chunks:
             if (
-                piece.start_position <= chunk.position < piece.end_position
-                and chunk.first_offset < split.end_offset
+                chunk.first_offset < split.end_offset
                 and chunk.last_offset >= split.start_offset
                 and split.bounds.may_hold_times(chunk.proven_min_timestamp_ms, chunk.proven_max_timestamp_ms)
             ):
                 yield chunk
 
-    def _open(self, piece: SegmentPiece) -> tuple[ExpectedSegment, SegmentTail]:
-        place = self._split.place_of(piece)
+    def _open(self, segment: CommittedSegment) -> tuple[ExpectedSegment, SegmentTail]:
+        place = self._split.place_of(segment)
         with naming(place):
             return place, load_tail(self._store, place)
 

@@ -18,7 +18,8 @@ from pyspark.sql import functions as f
 
 from pyspark_tiered.cold_read import read_cold, store_of
 from pyspark_tiered.job_arguments import SPLITS_DDL
-from pyspark_tiered.plan import ColdSplit, SegmentPiece
+from pyspark_tiered.options import DEFAULT_OPEN_COST_BYTES
+from pyspark_tiered.plan import ColdSplit
 from tiered.cold.bucket.rewrite import RewriteOrder, Rewritten, rewrite
 from tiered.errors import Corrupt, CorruptObject, StoreRefused, TieredError
 from tiered.formats.segment_check import ExpectedSegment
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SCAN_BYTES = 64 << 20
-"""What a task of the scan reads: a part of a segment, or several of them."""
+"""What a task of the scan reads: a part of a segment, or several of them. Each counts what opening it costs, too."""
 TASKS_A_CORE = 4
 """Of a wave, so that cores that are done with small segments have something left to do."""
 LONG_KEY_BYTES = 32
@@ -127,28 +128,35 @@ def _outcome(row: dict[str, Any]) -> Rewritten | TieredError | None:
 
 def _tasks(scanned: Sequence[ScannedSegment]) -> Iterator[list[_Piece]]:
     task: list[_Piece] = []
-    size_bytes = 0
-    for each in scanned:
-        log_bytes = each.place.segment.log_bytes
-        for start in range(0, log_bytes, SCAN_BYTES):
-            end = min(start + SCAN_BYTES, log_bytes)
-            if task and size_bytes + end - start > SCAN_BYTES:
+    cost_bytes = 0
+    for segment in scanned:
+        row = segment.place.segment
+        offset_count = row.end_offset - row.base_offset
+        count = min(-(-row.log_bytes // SCAN_BYTES), offset_count)
+        piece_bytes = row.log_bytes // count + DEFAULT_OPEN_COST_BYTES
+        for number in range(count):
+            if task and cost_bytes + piece_bytes > SCAN_BYTES:
                 yield task
-                task, size_bytes = [], 0
-            task.append(_Piece(number=each.number, partition=each.partition, split=_split(each.place, start, end)))
-            size_bytes += end - start
+                task, cost_bytes = [], 0
+            split = _split(
+                segment.place,
+                row.base_offset + offset_count * number // count,
+                row.base_offset + offset_count * (number + 1) // count,
+            )
+            task.append(_Piece(number=segment.number, partition=segment.partition, split=split))
+            cost_bytes += piece_bytes
     if task:
         yield task
 
 
-def _split(place: ExpectedSegment, start_position: int, end_position: int) -> ColdSplit:
+def _split(place: ExpectedSegment, start_offset: int, end_offset: int) -> ColdSplit:
     return ColdSplit(
         topic=place.topic,
         topic_id=place.topic_id,
         partition=place.partition,
-        start_offset=place.segment.base_offset,
-        end_offset=place.segment.end_offset,
-        pieces=(SegmentPiece(segment=place.segment, start_position=start_position, end_position=end_position),),
+        start_offset=start_offset,
+        end_offset=end_offset,
+        segments=(place.segment,),
     )
 
 

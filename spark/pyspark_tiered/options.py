@@ -27,6 +27,8 @@ LATEST_OFFSET = -1
 EARLIEST_OFFSET = -2
 DEFAULT_SPLIT_BYTES = 128 << 20
 """As much as Spark gives a task of files (`spark.sql.files.maxPartitionBytes`); ADR 0018."""
+DEFAULT_OPEN_COST_BYTES = 4 << 20
+"""As of files in Spark (`spark.sql.files.openCostInBytes`); ADR 0029."""
 DEFAULT_MAX_TRIGGER_DELAY_MS = 15 * 60_000
 DEFAULT_POLL_TIMEOUT_MS = 120_000
 DEFAULT_FETCH_OFFSET_RETRIES, DEFAULT_FETCH_OFFSET_PAUSE_MS = 3, 10
@@ -120,6 +122,7 @@ class Options:
     include_headers: bool = False
     isolation: Isolation = Isolation.READ_UNCOMMITTED
     split_bytes: int = DEFAULT_SPLIT_BYTES
+    open_cost_bytes: int = DEFAULT_OPEN_COST_BYTES
     poll_timeout_ms: int = DEFAULT_POLL_TIMEOUT_MS
     fetch_offset_retries: int = DEFAULT_FETCH_OFFSET_RETRIES
     fetch_offset_pause_ms: int = DEFAULT_FETCH_OFFSET_PAUSE_MS
@@ -148,6 +151,7 @@ _KNOWN = (
     "failOnBadBatch",
     "includeHeaders",
     "splitBytes",
+    "openCostInBytes",
     "minOffsetsPerTrigger",
     "maxTriggerDelay",
     "kafkaConsumer.pollTimeoutMs",
@@ -200,6 +204,7 @@ def parse_options(given: Mapping[str, str], *, streaming: bool) -> Options:
         include_headers=boolean(options, "includeHeaders", default=False),
         isolation=_isolation(options),
         split_bytes=positive(options, "splitBytes") or DEFAULT_SPLIT_BYTES,
+        open_cost_bytes=_or(positive(options, "openCostInBytes", least=0), DEFAULT_OPEN_COST_BYTES),
         poll_timeout_ms=positive(options, "kafkaConsumer.pollTimeoutMs") or DEFAULT_POLL_TIMEOUT_MS,
         fetch_offset_retries=_or(positive(options, "fetchOffset.numRetries", least=0), DEFAULT_FETCH_OFFSET_RETRIES),
         fetch_offset_pause_ms=_or(

@@ -1,11 +1,13 @@
 """Which task reads what: offset ranges become splits, decided from values alone.
 
-Owns where a range is cut: at the seam between bucket and brokers, by bytes, by records, and what a filter
-makes unnecessary. Every offset of a range is in exactly one split. Must never talk to anybody, and never
-leave out an offset that may hold a wanted record.
+Owns where a range is cut: at the seam between bucket and brokers, by the cost of reading, by records, and what a
+filter makes unnecessary. All cuts are at offsets, so every offset of a range is in exactly one split. Must never talk
+to anybody, and never leave out an offset that may hold a wanted record.
 """
 
+import heapq
 import itertools
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
@@ -17,7 +19,8 @@ from tiered.formats.segment_check import ExpectedSegment
 TAIL_SPLIT_RECORDS = 1 << 20
 MAX_SPLITS = 100_000
 """Tasks of one job or micro-batch: Spark's driver holds every one of them."""
-_SMALLEST_SPLIT_BYTES = 1 << 20  # About one chunk: nothing smaller is read alone.
+_SNAP = 8
+"""A cut that lies within this part of a task's cost from an object's border is made at the border."""
 _FIRST_TIMESTAMP_MS = -(2**63)
 _LAST_TIMESTAMP_MS = 2**63 - 1
 
@@ -83,34 +86,23 @@ NO_BOUNDS = FilterBounds()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentPiece:
-    """The chunks of one object that begin at a position in `[start_position, end_position)`.
-
-    A cut by position needs no chunk table at planning time, and yet each chunk falls into exactly one piece.
-    """
-
-    segment: CommittedSegment
-    start_position: int
-    end_position: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ColdSplit:
-    """One task's read from the bucket: records in the pieces' chunks with `start_offset <= offset < end_offset`."""
+    """One task's read from the bucket: the segments' records with `start_offset <= offset < end_offset`.
+
+    A chunk that lies across a cut is fetched by the tasks on both sides.
+    """
 
     topic: str
     topic_id: UUID
     partition: int
     start_offset: int
     end_offset: int
-    pieces: tuple[SegmentPiece, ...]
+    segments: tuple[CommittedSegment, ...]
     bounds: FilterBounds = NO_BOUNDS
 
-    def place_of(self, piece: SegmentPiece) -> ExpectedSegment:
-        """The piece's segment as one of this partition's, which its object must say too."""
-        return ExpectedSegment(
-            topic=self.topic, topic_id=self.topic_id, partition=self.partition, segment=piece.segment
-        )
+    def place_of(self, segment: CommittedSegment) -> ExpectedSegment:
+        """The segment as one of this partition's, which its object must say too."""
+        return ExpectedSegment(topic=self.topic, topic_id=self.topic_id, partition=self.partition, segment=segment)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,9 +121,11 @@ Split = ColdSplit | TailSplit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitSizes:
-    """How large splits may become."""
+    """How large splits may become. An object costs `open_cost_bytes` besides its bytes, but at most `split_bytes`: its
+    opening alone fills no second task."""
 
     split_bytes: int
+    open_cost_bytes: int = 0
     min_partitions: int | None = None
     max_records: int | None = None
 
@@ -214,6 +208,37 @@ def parts(wanted: OffsetRange) -> tuple[OffsetRange | None, OffsetRange | None]:
 # Splits
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Span:
+    """Neighbouring offsets of one object, or of a tail (no segment), and what reading them costs, in bytes."""
+
+    start_offset: int
+    end_offset: int
+    cost_bytes: int
+    segment: CommittedSegment | None = None
+
+    @property
+    def offset_count(self) -> int:
+        return self.end_offset - self.start_offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stretch:
+    """What is read of one partition's cold part, or of its tail: spans in order, at least one."""
+
+    view: PartitionView
+    spans: tuple[_Span, ...]
+    fewest_tasks: int
+
+    @property
+    def cost_bytes(self) -> int:
+        return sum(span.cost_bytes for span in self.spans)
+
+    @property
+    def offset_count(self) -> int:
+        return sum(span.offset_count for span in self.spans)
+
+
 def splits(
     cold: Sequence[tuple[OffsetRange, Sequence[CommittedSegment]]],
     tail: Sequence[OffsetRange],
@@ -222,123 +247,164 @@ def splits(
 ) -> list[Split]:
     """One split per task. `cold` pairs each range below the seam with its segments in order; `tail` lies above it.
 
-    Raises InvalidConfig when it would be more than `MAX_SPLITS`.
+    There are at least `sizes.min_partitions`, where there are that many offsets. Raises InvalidConfig when it would be
+    more than `MAX_SPLITS`.
     """
-    pruned = [
-        (
-            each,
-            [
-                one
-                for one in segments
-                if bounds.may_hold_times(one.proven_min_timestamp_ms, one.proven_max_timestamp_ms)
-            ],
+    stretches = _cold_stretches(cold, sizes, bounds)
+    stretches += _tail_stretches(tail, sizes, record_bytes=_record_bytes(stretches))
+    counts = _task_counts(stretches, sizes.min_partitions or 0)
+    if sum(counts) <= MAX_SPLITS:
+        cut = (
+            split
+            for stretch, count in zip(stretches, counts, strict=True)
+            for split in _splits_of(stretch, count, sizes.max_records, bounds)
         )
-        for each, segments in cold
-    ]
-    split_bytes, tail_records = sizes.split_bytes, TAIL_SPLIT_RECORDS
-    if sizes.min_partitions is not None:
-        total_bytes = sum(_bytes_in(one, each) for each, segments in pruned for one in segments)
-        total_records = sum(each.end_offset - each.start_offset for each in tail)
-        tail_records = min(tail_records, max(1, total_records // sizes.min_partitions))
-        split_bytes = min(split_bytes, max(_SMALLEST_SPLIT_BYTES, total_bytes // sizes.min_partitions))
-    cold_splits = (
-        split
-        for each, segments in pruned
-        for part in _by_records(each, sizes.max_records)
-        for split in _cold_splits(part, segments, split_bytes, bounds)
+        planned = list(itertools.islice(cut, MAX_SPLITS + 1))
+        if len(planned) <= MAX_SPLITS:
+            return planned
+    raise InvalidConfig(
+        f"the offsets to read make more than {MAX_SPLITS:,} tasks; raise splitBytes or maxRecordsPerPartition, "
+        "lower minPartitions, or read less at once (in a stream: maxOffsetsPerTrigger)"
     )
-    tail_splits = (
-        TailSplit(
-            topic=part.view.topic,
-            topic_id=part.view.topic_id,
-            partition=part.view.partition,
-            start_offset=part.start_offset,
-            end_offset=part.end_offset,
+
+
+def _cold_stretches(
+    cold: Sequence[tuple[OffsetRange, Sequence[CommittedSegment]]], sizes: SplitSizes, bounds: FilterBounds
+) -> list[_Stretch]:
+    """The ranges as far as a segment is left in them that `bounds` may want."""
+    stretches = []
+    for wanted, segments in cold:
+        spans = tuple(
+            span
+            for segment in segments
+            if bounds.may_hold_times(segment.proven_min_timestamp_ms, segment.proven_max_timestamp_ms)
+            and (span := _span_of(segment, wanted, sizes)) is not None
         )
-        for each in tail
-        for part in _by_records(each, min(tail_records, sizes.max_records or tail_records))
-    )
-    found: list[Split] = list(itertools.islice(itertools.chain(cold_splits, tail_splits), MAX_SPLITS + 1))
-    if len(found) > MAX_SPLITS:
-        raise InvalidConfig(
-            f"the offsets to read make more than {MAX_SPLITS:,} tasks; raise splitBytes or maxRecordsPerPartition, "
-            "lower minPartitions, or read less at once (in a stream: maxOffsetsPerTrigger)"
-        )
-    return found
+        if spans:
+            cost_bytes = sum(span.cost_bytes for span in spans)
+            # To the nearest: with one more, ten objects of just over splitBytes would all be cut.
+            by_cost = (cost_bytes + sizes.split_bytes // 2) // sizes.split_bytes
+            stretches.append(_stretch(wanted.view, spans, by_cost, sizes))
+    return stretches
 
 
-def _by_records(wanted: OffsetRange, max_records: int | None) -> Iterator[OffsetRange]:
-    """The range in the fewest parts of nearly equal length, none with more than `max_records` offsets."""
-    length = wanted.end_offset - wanted.start_offset
-    count = 1 if max_records is None else -(-length // max_records)
-    for number in range(count):
-        start = wanted.start_offset + length * number // count
-        end = wanted.start_offset + length * (number + 1) // count
-        yield OffsetRange(view=wanted.view, start_offset=start, end_offset=end)
+def _tail_stretches(tail: Sequence[OffsetRange], sizes: SplitSizes, *, record_bytes: int) -> list[_Stretch]:
+    stretches = []
+    for wanted in tail:
+        count = wanted.end_offset - wanted.start_offset
+        span = _Span(start_offset=wanted.start_offset, end_offset=wanted.end_offset, cost_bytes=count * record_bytes)
+        stretches.append(_stretch(wanted.view, (span,), -(-count // TAIL_SPLIT_RECORDS), sizes))
+    return stretches
 
 
-def _cold_splits(
-    wanted: OffsetRange, segments: Sequence[CommittedSegment], split_bytes: int, bounds: FilterBounds
-) -> Iterator[ColdSplit]:
-    """Small neighbours go together, large objects are cut by position. Nothing where no segment is left."""
-    topic_id = wanted.view.topic_id
-    assert topic_id is not None, "a cold range has a topic id"
-
-    def split(pieces: Sequence[SegmentPiece]) -> ColdSplit:
-        return ColdSplit(
-            topic=wanted.view.topic,
-            topic_id=topic_id,
-            partition=wanted.view.partition,
-            start_offset=wanted.start_offset,
-            end_offset=wanted.end_offset,
-            pieces=tuple(pieces),
-            bounds=bounds,
-        )
-
-    gathered: list[SegmentPiece] = []
-    gathered_bytes = 0
-    for segment in segments:
-        size = _bytes_in(segment, wanted)
-        if size == 0:
-            continue
-        if gathered and gathered_bytes + size > split_bytes:
-            yield split(gathered)
-            gathered, gathered_bytes = [], 0
-        pieces = _pieces(segment, wanted, size, split_bytes)
-        if len(pieces) > 1:
-            for piece in pieces:
-                yield split([piece])
-        else:
-            gathered += pieces
-            gathered_bytes += size
-    if gathered:
-        yield split(gathered)
+def _stretch(view: PartitionView, spans: tuple[_Span, ...], tasks: int, sizes: SplitSizes) -> _Stretch:
+    """The stretch with so many tasks, as far as there is an offset for each of them and `max_records` allows it."""
+    offset_count = sum(span.offset_count for span in spans)
+    by_records = 1 if sizes.max_records is None else -(-offset_count // sizes.max_records)
+    return _Stretch(view=view, spans=spans, fewest_tasks=max(1, by_records, min(tasks, offset_count)))
 
 
-def _pieces(segment: CommittedSegment, wanted: OffsetRange, size: int, split_bytes: int) -> list[SegmentPiece]:
-    """The segment in as many pieces as `size` needs; one that is a quarter over stays whole.
-
-    Positions are guessed from offsets, so pieces may differ in size. The first and the last reach to the
-    object's ends: whatever the guess, all chunks are in some piece.
-    """
-    count = -(-size // split_bytes) if size > split_bytes + split_bytes // 4 else 1
-    count = min(count, MAX_SPLITS + 1)
-    before = _position_of(segment, max(wanted.start_offset, segment.base_offset))
-    cuts = [0, *(before + size * number // count for number in range(1, count)), segment.log_bytes]
-    return [
-        SegmentPiece(segment=segment, start_position=start, end_position=end) for start, end in itertools.pairwise(cuts)
-    ]
-
-
-def _position_of(segment: CommittedSegment, offset: int) -> int:
-    """About where `offset` lies in the segment's batches."""
-    return segment.log_bytes * (offset - segment.base_offset) // max(1, segment.end_offset - segment.base_offset)
-
-
-def _bytes_in(segment: CommittedSegment, wanted: OffsetRange) -> int:
-    """About how many bytes of the segment's batches the range takes; 0 only when they do not touch."""
+def _span_of(segment: CommittedSegment, wanted: OffsetRange, sizes: SplitSizes) -> _Span | None:
+    """The part of the segment in the range; its bytes are guessed from its offsets. None where they do not touch."""
     start = max(segment.base_offset, wanted.start_offset)
     end = min(segment.end_offset, wanted.end_offset)
     if start >= end:
-        return 0
-    return max(1, _position_of(segment, end) - _position_of(segment, start))
+        return None
+    log_bytes = segment.log_bytes * (end - start) // (segment.end_offset - segment.base_offset)
+    cost_bytes = min(sizes.open_cost_bytes, sizes.split_bytes) + max(1, log_bytes)
+    return _Span(start_offset=start, end_offset=end, cost_bytes=cost_bytes, segment=segment)
+
+
+def _record_bytes(cold: Sequence[_Stretch]) -> int:
+    """What a record of a tail costs, of which no size is known: as much as the cold ones cost on average."""
+    offset_count = sum(stretch.offset_count for stretch in cold)
+    return max(1, sum(stretch.cost_bytes for stretch in cold) // max(1, offset_count))
+
+
+def _task_counts(stretches: Sequence[_Stretch], fewest: int) -> list[int]:
+    """How many tasks read each stretch: at least `fewest` in all, where there are that many offsets.
+
+    Always the stretch with the costliest tasks gets one more, so that the costliest task of all costs as little as can
+    be. Stops above `MAX_SPLITS`.
+    """
+    counts = [stretch.fewest_tasks for stretch in stretches]
+    total = sum(counts)
+    costliest = [
+        (-stretch.cost_bytes / counts[number], number)
+        for number, stretch in enumerate(stretches)
+        if counts[number] < stretch.offset_count
+    ]
+    heapq.heapify(costliest)
+    while total < min(fewest, MAX_SPLITS + 1) and costliest:
+        _, number = costliest[0]
+        counts[number] += 1
+        total += 1
+        if counts[number] < stretches[number].offset_count:
+            heapq.heapreplace(costliest, (-stretches[number].cost_bytes / counts[number], number))
+        else:
+            heapq.heappop(costliest)
+    return counts
+
+
+def _splits_of(stretch: _Stretch, count: int, max_records: int | None, bounds: FilterBounds) -> Iterator[Split]:
+    """The stretch in `count` splits of about the same cost, and in more where one had more than `max_records`."""
+    view = stretch.view
+    before = [0, *itertools.accumulate(span.offset_count for span in stretch.spans)]
+    for start, end in _by_records(itertools.pairwise(_cuts(stretch, before, count)), max_records):
+        first, last = bisect_right(before, start) - 1, bisect_left(before, end) - 1
+        spans = stretch.spans[first : last + 1]
+        start_offset = spans[0].start_offset + start - before[first]
+        end_offset = spans[-1].start_offset + end - before[last]
+        segments = tuple(span.segment for span in spans if span.segment is not None)
+        if not segments:
+            yield TailSplit(
+                topic=view.topic,
+                topic_id=view.topic_id,
+                partition=view.partition,
+                start_offset=start_offset,
+                end_offset=end_offset,
+            )
+            continue
+        assert view.topic_id is not None, "a cold range has a topic id"
+        yield ColdSplit(
+            topic=view.topic,
+            topic_id=view.topic_id,
+            partition=view.partition,
+            start_offset=start_offset,
+            end_offset=end_offset,
+            segments=segments,
+            bounds=bounds,
+        )
+
+
+def _cuts(stretch: _Stretch, before: Sequence[int], count: int) -> list[int]:
+    """Where the stretch is cut into `count` parts of about the same cost, its two ends included.
+
+    A place is the number of the stretch's offsets below it; `before` has those of the spans. No part is without an
+    offset: `count` is at most the number of offsets.
+    """
+    costs = list(itertools.accumulate(span.cost_bytes for span in stretch.spans))
+    total = costs[-1]
+    snap = total // (_SNAP * count)
+    cuts = [0]
+    for number in range(1, count):
+        wanted = total * number // count
+        at = bisect_right(costs, wanted)
+        span = stretch.spans[at]
+        into = wanted - (costs[at] - span.cost_bytes)
+        if into <= snap:
+            place = before[at]
+        elif span.cost_bytes - into <= snap:
+            place = before[at + 1]
+        else:
+            place = before[at] + span.offset_count * into // span.cost_bytes
+        cuts.append(min(max(place, cuts[-1] + 1), before[-1] - (count - number)))
+    return [*cuts, before[-1]]
+
+
+def _by_records(parts: Iterable[tuple[int, int]], max_records: int | None) -> Iterator[tuple[int, int]]:
+    """Each part in the fewest parts of nearly equal length, none with more than `max_records` offsets."""
+    for start, end in parts:
+        count = 1 if max_records is None else -(-(end - start) // max_records)
+        for number in range(count):
+            yield start + (end - start) * number // count, start + (end - start) * (number + 1) // count

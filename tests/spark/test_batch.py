@@ -131,7 +131,19 @@ def test_topics_by_pattern_and_partitions_by_assignment(spark: SparkSession, buc
     ]
 
 
-def test_min_partitions_and_max_records_make_more_tasks(spark: SparkSession, bucket: Bucket) -> None:
+def test_small_objects_become_several_tasks_and_min_partitions_is_kept(spark: SparkSession, bucket: Bucket) -> None:
+    for first in range(0, 128, 2):
+        bucket.add_segment("orders", 0, batches_of(records(first, 2)))
+    bucket.publish()
+    assert read(spark, bucket).rdd.getNumPartitions() == 64 * 4 // 128
+    assert read(spark, bucket, openCostInBytes=0).rdd.getNumPartitions() == 1
+    frame = read(spark, bucket, minPartitions=100)
+    counts = [row["count"] for row in frame.groupBy(f.spark_partition_id()).count().collect()]
+    assert len(counts) == 100, "each task has rows, though there are fewer objects"
+    assert [row["offset"] for row in rows(frame)] == list(range(128))
+
+
+def test_max_records_makes_more_tasks(spark: SparkSession, bucket: Bucket) -> None:
     fill(bucket, partitions=1)
     frame = read(spark, bucket, maxRecordsPerPartition=40)
     sizes = [row["count"] for row in frame.groupBy(f.spark_partition_id()).count().collect()]

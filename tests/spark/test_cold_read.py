@@ -18,7 +18,6 @@ from pyspark_tiered.plan import (
     FilterBounds,
     OffsetRange,
     PartitionView,
-    SegmentPiece,
     SplitSizes,
     splits,
 )
@@ -34,18 +33,14 @@ from tiered.formats.segment_object import read_tail
 MIB = 1 << 20
 
 
-def split_of(
-    bucket: Bucket, segment: CommittedSegment, *, start: int = 0, end: int = 2**62, cut: tuple[int, int] | None = None
-) -> ColdSplit:
-    start_position, end_position = cut or (0, segment.log_bytes)
-    piece = SegmentPiece(segment=segment, start_position=start_position, end_position=end_position)
+def split_of(bucket: Bucket, segment: CommittedSegment, *, start: int = 0, end: int = 2**62) -> ColdSplit:
     return ColdSplit(
         topic="orders",
         topic_id=bucket.topic_ids["orders"],
         partition=0,
         start_offset=start,
         end_offset=end,
-        pieces=(piece,),
+        segments=(segment,),
     )
 
 
@@ -57,11 +52,13 @@ def offsets(bucket: Bucket, split: ColdSplit) -> list[int]:
     ]
 
 
-def test_pieces_of_one_object_give_each_record_once(bucket: Bucket) -> None:
+def test_splits_of_one_object_give_each_record_once(bucket: Bucket) -> None:
     segment = bucket.add_segment("orders", 0, batches_of(records(0, 500)))
-    cuts = [0, 1, 5000, 5001, 20_000, segment.log_bytes]
+    cuts = [0, 1, 99, 100, 107, 333, 500]
     found = [
-        offset for pair in itertools.pairwise(cuts) for offset in offsets(bucket, split_of(bucket, segment, cut=pair))
+        offset
+        for start, end in itertools.pairwise(cuts)
+        for offset in offsets(bucket, split_of(bucket, segment, start=start, end=end))
     ]
     assert found == list(range(500))
 

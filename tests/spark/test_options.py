@@ -40,6 +40,11 @@ def test_a_stream_begins_at_the_latest_offsets_as_spark_does() -> None:
     assert parse_options(STORE, streaming=True).starting == AtLatest()
 
 
+def test_an_object_costs_as_much_as_a_file_in_spark_unless_told_otherwise() -> None:
+    assert parse_options(STORE, streaming=False).open_cost_bytes == 4 << 20
+    assert parse_options(STORE | {"openCostInBytes": "0"}, streaming=False).open_cost_bytes == 0
+
+
 def test_names_are_case_insensitive() -> None:
     options = parse_options({"STORE": "file:///x", "SubScribe": "a, b", "MINPARTITIONS": "7"}, streaming=False)
     assert options.selection == Subscribe(topics=("a", "b"))

@@ -1,7 +1,5 @@
 """Splits: every offset is in exactly one, whatever the sizes; and what is pruned cannot hold a wanted row."""
 
-from collections.abc import Sequence
-from itertools import pairwise
 from uuid import UUID
 
 import pytest
@@ -13,6 +11,7 @@ from pyspark_tiered.plan import (
     FilterBounds,
     OffsetRange,
     PartitionView,
+    Split,
     SplitSizes,
     TailSplit,
     bounded,
@@ -74,69 +73,147 @@ def partitions(draw: st.DrawFn) -> tuple[OffsetRange, list[CommittedSegment]]:
     return OffsetRange(view=seen, start_offset=start, end_offset=draw(st.integers(start, base + tail))), segments
 
 
-def chunks(one: CommittedSegment) -> list[tuple[int, int, int]]:
-    """(position, first offset, end offset) of what may stand in the object: a chunk about every MiB."""
-    count = max(1, min(one.log_bytes // MIB, one.end_offset - one.base_offset))
-    length = one.end_offset - one.base_offset
-    cuts = [one.base_offset + length * number // count for number in range(count + 1)]
-    return [(one.log_bytes * number // count, *pair) for number, pair in enumerate(pairwise(cuts))]
-
-
-def reads(split: object, segments: Sequence[CommittedSegment]) -> list[int]:
+def offsets_of(split: Split) -> list[int]:
     """The offsets that a task gives for this split."""
     if isinstance(split, TailSplit):
         return list(range(split.start_offset, split.end_offset))
+    return [
+        offset
+        for segment in split.segments
+        for offset in range(max(segment.base_offset, split.start_offset), min(segment.end_offset, split.end_offset))
+    ]
+
+
+def record_bytes(segment: CommittedSegment) -> float:
+    return segment.log_bytes / (segment.end_offset - segment.base_offset)
+
+
+def bytes_of(split: Split) -> float:
+    """What a task reads from the bucket for this split."""
     assert isinstance(split, ColdSplit)
-    by_key = {one.object_key: one for one in segments}
-    found = []
-    for piece in split.pieces:
-        for position, first, end in chunks(by_key[piece.segment.object_key]):
-            if piece.start_position <= position < piece.end_position:
-                found += [each for each in range(first, end) if split.start_offset <= each < split.end_offset]
-    return found
+    return sum(
+        (min(segment.end_offset, split.end_offset) - max(segment.base_offset, split.start_offset))
+        * record_bytes(segment)
+        for segment in split.segments
+    )
 
 
 @given(
     partition=partitions(),
     split_bytes=st.integers(1 * MIB, 100 * MIB),
-    min_partitions=st.none() | st.integers(1, 40),
+    open_cost_bytes=st.integers(0, 8 * MIB),
+    min_partitions=st.none() | st.integers(1, 300),
     max_records=st.none() | st.integers(50, 3000),
 )
 def test_every_offset_is_in_exactly_one_split(
     partition: tuple[OffsetRange, list[CommittedSegment]],
     split_bytes: int,
+    open_cost_bytes: int,
     min_partitions: int | None,
     max_records: int | None,
 ) -> None:
     wanted, segments = partition
     below, above = parts(wanted)
-    found = splits(
+    planned = splits(
         [] if below is None else [(below, segments)],
         [] if above is None else [above],
-        SplitSizes(split_bytes=split_bytes, min_partitions=min_partitions, max_records=max_records),
+        SplitSizes(
+            split_bytes=split_bytes,
+            open_cost_bytes=open_cost_bytes,
+            min_partitions=min_partitions,
+            max_records=max_records,
+        ),
     )
-    offsets = sorted(each for one in found for each in reads(one, segments))
+    offsets = [offset for split in planned for offset in offsets_of(split)]
     assert offsets == list(range(wanted.start_offset, wanted.end_offset))
+    assert all(offsets_of(split) for split in planned)
+    assert len(planned) >= min(min_partitions or 0, len(offsets))
     if max_records is not None:
-        assert all(one.end_offset - one.start_offset <= max_records for one in found)
+        assert all(split.end_offset - split.start_offset <= max_records for split in planned)
+
+
+@given(
+    sizes=st.lists(st.tuples(st.integers(1, 2000), st.integers(61, 300 * MIB)), min_size=1, max_size=60),
+    split_bytes=st.integers(1 * MIB, 100 * MIB),
+    open_cost_bytes=st.integers(0, 8 * MIB),
+    min_partitions=st.none() | st.integers(1, 300),
+)
+def test_a_task_costs_no_more_than_its_share_allows(
+    sizes: list[tuple[int, int]], split_bytes: int, open_cost_bytes: int, min_partitions: int | None
+) -> None:
+    segments: list[CommittedSegment] = []
+    for offset_count, log_bytes in sizes:
+        base = segments[-1].end_offset if segments else 0
+        segments.append(segment(base, base + offset_count, log_bytes=log_bytes))
+    end = segments[-1].end_offset
+    wanted = OffsetRange(view=view(cold_end=end, end=end), start_offset=0, end_offset=end)
+    planned = splits(
+        [(wanted, segments)],
+        [],
+        SplitSizes(split_bytes=split_bytes, open_cost_bytes=open_cost_bytes, min_partitions=min_partitions),
+    )
+    opening = min(open_cost_bytes, split_bytes)
+    total = sum(one.log_bytes + opening for one in segments)
+    # A cut moves by an eighth of a share to an object's border, or by the records and the openings at it.
+    slack = 2 * (opening + max(record_bytes(one) for one in segments))
+    for split in planned:
+        assert isinstance(split, ColdSplit)
+        cost = bytes_of(split) + opening * len(split.segments)
+        assert cost <= 1.25 * total / len(planned) + slack
+        assert cost <= 1.5 * split_bytes + slack
 
 
 def test_parallelism_follows_bytes_and_not_partitions() -> None:
     big = segment(0, 1000, log_bytes=1024 * MIB)
-    small = [segment(1000 + n, 1001 + n, log_bytes=MIB) for n in range(100)]
-    wanted = OffsetRange(view=view(cold_end=1100, end=1100), start_offset=0, end_offset=1100)
-    found = splits([(wanted, [big, *small])], [], SplitSizes(split_bytes=64 * MIB))
-    assert len(found) == 16 + 2
-    assert [len(one.pieces) for one in found if isinstance(one, ColdSplit)][-2:] == [64, 36]
+    small = [segment(1000 + n, 1001 + n, log_bytes=MIB) for n in range(128)]
+    wanted = OffsetRange(view=view(cold_end=1128, end=1128), start_offset=0, end_offset=1128)
+    planned = splits([(wanted, [big, *small])], [], SplitSizes(split_bytes=64 * MIB))
+    assert len(planned) == 16 + 2
+    assert [len(split.segments) for split in planned if isinstance(split, ColdSplit)][-3:] == [1, 64, 64]
 
 
-def test_min_partitions_cuts_finer() -> None:
-    big = segment(0, 1000, log_bytes=64 * MIB)
-    wanted = OffsetRange(view=view(cold_end=1000, end=1000), start_offset=0, end_offset=1000)
-    assert len(splits([(wanted, [big])], [], SplitSizes(split_bytes=64 * MIB))) == 1
-    assert len(splits([(wanted, [big])], [], SplitSizes(split_bytes=64 * MIB, min_partitions=8))) == 8
+def small_objects(count: int, *, records: int = 5) -> tuple[OffsetRange, list[CommittedSegment]]:
+    segments = [segment(records * n, records * (n + 1), log_bytes=900) for n in range(count)]
+    end = records * count
+    return OffsetRange(view=view(cold_end=end, end=end), start_offset=0, end_offset=end), segments
+
+
+def test_an_object_costs_its_opening_too() -> None:
+    many = small_objects(2368)
+    sizes = SplitSizes(split_bytes=128 * MIB, open_cost_bytes=4 * MIB)
+    planned = splits([many], [], sizes)
+    assert len(planned) == 2368 // 32
+    assert {len(split.segments) for split in planned if isinstance(split, ColdSplit)} == {32}
+    assert len(splits([many], [], SplitSizes(split_bytes=128 * MIB))) == 1
+    assert len(splits([small_objects(1)], [], SplitSizes(split_bytes=1000, open_cost_bytes=4 * MIB))) == 2
+
+
+def test_min_partitions_is_kept() -> None:
+    sizes = SplitSizes(split_bytes=128 * MIB, open_cost_bytes=4 * MIB, min_partitions=8)
+    big = OffsetRange(view=view(cold_end=1000, end=1000), start_offset=0, end_offset=1000)
     tail = OffsetRange(view=view(end=1000), start_offset=0, end_offset=1000)
-    assert len(splits([], [tail], SplitSizes(split_bytes=64 * MIB, min_partitions=4))) == 4
+    assert len(splits([(big, [segment(0, 1000, log_bytes=64 * MIB)])], [], sizes)) == 8
+    assert len(splits([], [tail], sizes)) == 8
+    few = splits([small_objects(3)], [], sizes)
+    assert [offset for split in few for offset in offsets_of(split)] == list(range(15))
+    assert len(few) == 8, "three objects are cut by offsets"
+    assert len(splits([small_objects(1, records=4)], [], sizes)) == 4, "no task is without an offset"
+    spread = splits([small_objects(64)], [], sizes)
+    assert [len(split.segments) for split in spread if isinstance(split, ColdSplit)] == [8] * 8
+
+
+def test_the_costliest_partition_is_cut_for_min_partitions() -> None:
+    def cold(partition: int, log_bytes: int) -> tuple[OffsetRange, list[CommittedSegment]]:
+        seen = view(partition=partition, cold_end=100, end=100)
+        wanted = OffsetRange(view=seen, start_offset=0, end_offset=100)
+        return wanted, [segment(0, 100, log_bytes=log_bytes)]
+
+    tail = OffsetRange(view=view(partition=3, end=50), start_offset=0, end_offset=50)
+    sizes = SplitSizes(split_bytes=128 * MIB, min_partitions=10)
+    planned = splits([cold(0, MIB), cold(1, 60 * MIB), cold(2, 30 * MIB)], [tail], sizes)
+    counts = [sum(split.partition == number for split in planned) for number in range(4)]
+    # A record of the tail counts as much as the cold ones on average: 50 of them are 15 MiB.
+    assert counts == [1, 5, 2, 2]
 
 
 @pytest.mark.parametrize(
@@ -209,7 +286,7 @@ def test_bounds_prune_partitions_offsets_and_segments() -> None:
     assert bounded(ranges, FilterBounds(first_offset=100)) == []
     old, new = segment(0, 50, log_bytes=100, max_timestamp_ms=5), segment(50, 100, log_bytes=100, max_timestamp_ms=50)
     found = splits([(ranges[0], [old, new])], [], SplitSizes(split_bytes=MIB), FilterBounds(first_timestamp_ms=6))
-    assert [piece.segment.object_key for one in found if isinstance(one, ColdSplit) for piece in one.pieces] == [
+    assert [kept.object_key for split in found if isinstance(split, ColdSplit) for kept in split.segments] == [
         "segments/50"
     ]
     # The smallest timestamp of a segment is no proven bound: nothing is left out for being too new.

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
 
 from tests.spark.bucket import Bucket, batches_of, records
 from tests.spark.stream_job import Job
@@ -48,6 +49,17 @@ def test_a_rate_limit_cuts_available_now_into_micro_batches(
     assert stream.planned()[0] == {"orders": {"0": 60, "1": 20}}
     assert stream.offsets(partition=0) == list(range(180))
     assert stream.offsets(partition=1) == list(range(60))
+
+
+def test_each_micro_batch_has_min_partitions(spark: SparkSession, bucket: Bucket, tmp_path: Path) -> None:
+    for first in range(0, 60, 20):
+        bucket.add_segment("orders", 0, batches_of(records(first, 20)))
+    bucket.publish()
+    stream = job(spark, bucket, tmp_path, minPartitions=8, maxOffsetsPerTrigger=30)
+    assert stream.run() == [30, 30]
+    files = spark.read.parquet(str(tmp_path / "out")).select(f.input_file_name()).distinct().count()
+    assert files == 16, "a task that has rows writes one file"
+    assert stream.offsets() == list(range(60))
 
 
 def test_a_new_partition_is_read_from_its_beginning(spark: SparkSession, bucket: Bucket, tmp_path: Path) -> None:
