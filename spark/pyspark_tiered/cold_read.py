@@ -91,8 +91,8 @@ def naming(place: ExpectedSegment) -> Iterator[None]:
         raise place.named(
             error,
             remedy="; restore the object, or read around these offsets",
-            if_missing=". If retention purged it while this job ran, start the job again or raise "
-            "tiered.purge.grace.ms; otherwise the store has lost it",
+            if_missing=". If retention or compaction removed it while this job ran, start the job again, and give it "
+            "option catalog or raise tiered.purge.grace.ms; otherwise the store has lost it",
         ) from error
 
 

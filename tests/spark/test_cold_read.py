@@ -97,8 +97,11 @@ def test_another_topics_object_under_the_key_is_refused(bucket: Bucket) -> None:
 def test_a_missing_object_is_named(bucket: Bucket) -> None:
     segment = bucket.add_segment("orders", 0, batches_of(records(0, 50)))
     bucket.store.delete(segment.object_key)
-    with pytest.raises(ObjectMissing, match=f"offsets 0 to 49, object {segment.object_key}: the object is missing"):
+    with pytest.raises(ObjectMissing) as caught:
         offsets(bucket, split_of(bucket, segment))
+    assert f"offsets 0 to 49, object {segment.object_key}: the object is missing" in str(caught.value)
+    assert "retention or compaction removed it while this job ran" in str(caught.value)
+    assert "option catalog" in str(caught.value)
 
 
 def test_every_altered_byte_of_the_object_is_refused(bucket: Bucket) -> None:
