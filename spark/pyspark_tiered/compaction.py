@@ -54,7 +54,9 @@ class ScannedSegment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Piece:
+class ScanPiece:
+    """A range of one segment's offsets, as a task of the scan reads it."""
+
     number: int
     partition: int
     split: ColdSplit
@@ -64,7 +66,7 @@ def newest_offsets(spark: SparkSession, store_url: str, scanned: Sequence[Scanne
     """Columns `segment` and `offset`: where each key of each partition was seen last. Aborted transactions count for
     nothing, and neither do records without a key. Kept on the executors' disks: what replaces the segments makes it
     impossible to find out again. A segment that cannot be read ends nothing: see `unreadable`."""
-    tasks = list(_tasks(scanned))
+    tasks = list(scan_tasks(scanned))
     numbered = spark.sparkContext.parallelize([(number,) for number in range(len(tasks))], max(1, len(tasks)))
 
     def scan(batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
@@ -126,8 +128,9 @@ def _outcome(row: dict[str, Any]) -> Rewritten | TieredError | None:
     return None if row["root_sha256"] is None else Rewritten(**{name: row[name] for name in row if name != "segment"})
 
 
-def _tasks(scanned: Sequence[ScannedSegment]) -> Iterator[list[_Piece]]:
-    task: list[_Piece] = []
+def scan_tasks(scanned: Sequence[ScannedSegment]) -> Iterator[list[ScanPiece]]:
+    """What each task of the scan reads: neighbours that cost `SCAN_BYTES` together, large ones in several pieces."""
+    task: list[ScanPiece] = []
     cost_bytes = 0
     for segment in scanned:
         row = segment.place.segment
@@ -143,7 +146,7 @@ def _tasks(scanned: Sequence[ScannedSegment]) -> Iterator[list[_Piece]]:
                 row.base_offset + offset_count * number // count,
                 row.base_offset + offset_count * (number + 1) // count,
             )
-            task.append(_Piece(number=segment.number, partition=segment.partition, split=split))
+            task.append(ScanPiece(number=segment.number, partition=segment.partition, split=split))
             cost_bytes += piece_bytes
     if task:
         yield task
@@ -160,7 +163,7 @@ def _split(place: ExpectedSegment, start_offset: int, end_offset: int) -> ColdSp
     )
 
 
-def _keys_of(store_url: str, piece: _Piece) -> "Iterator[pa.RecordBatch]":
+def _keys_of(store_url: str, piece: ScanPiece) -> "Iterator[pa.RecordBatch]":
     import pyarrow as pa
 
     schema = pa.schema(

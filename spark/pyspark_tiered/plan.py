@@ -228,15 +228,9 @@ class _Stretch:
 
     view: PartitionView
     spans: tuple[_Span, ...]
+    cost_bytes: int
+    offset_count: int
     fewest_tasks: int
-
-    @property
-    def cost_bytes(self) -> int:
-        return sum(span.cost_bytes for span in self.spans)
-
-    @property
-    def offset_count(self) -> int:
-        return sum(span.offset_count for span in self.spans)
 
 
 def splits(
@@ -281,10 +275,7 @@ def _cold_stretches(
             and (span := _span_of(segment, wanted, sizes)) is not None
         )
         if spans:
-            cost_bytes = sum(span.cost_bytes for span in spans)
-            # To the nearest: with one more, ten objects of just over splitBytes would all be cut.
-            by_cost = (cost_bytes + sizes.split_bytes // 2) // sizes.split_bytes
-            stretches.append(_stretch(wanted.view, spans, by_cost, sizes))
+            stretches.append(_stretch(wanted.view, spans, sizes))
     return stretches
 
 
@@ -293,15 +284,25 @@ def _tail_stretches(tail: Sequence[OffsetRange], sizes: SplitSizes, *, record_by
     for wanted in tail:
         count = wanted.end_offset - wanted.start_offset
         span = _Span(start_offset=wanted.start_offset, end_offset=wanted.end_offset, cost_bytes=count * record_bytes)
-        stretches.append(_stretch(wanted.view, (span,), -(-count // TAIL_SPLIT_RECORDS), sizes))
+        stretches.append(_stretch(wanted.view, (span,), sizes))
     return stretches
 
 
-def _stretch(view: PartitionView, spans: tuple[_Span, ...], tasks: int, sizes: SplitSizes) -> _Stretch:
-    """The stretch with so many tasks, as far as there is an offset for each of them and `max_records` allows it."""
-    offset_count = sum(span.offset_count for span in spans)
+def _stretch(view: PartitionView, spans: tuple[_Span, ...], sizes: SplitSizes) -> _Stretch:
+    cost_bytes, offset_count = sum(span.cost_bytes for span in spans), sum(span.offset_count for span in spans)
+    if spans[0].segment is None:
+        tasks = -(-offset_count // TAIL_SPLIT_RECORDS)
+    else:
+        # To the nearest: with one more, ten objects of just over splitBytes would all be cut.
+        tasks = min(offset_count, (cost_bytes + sizes.split_bytes // 2) // sizes.split_bytes)
     by_records = 1 if sizes.max_records is None else -(-offset_count // sizes.max_records)
-    return _Stretch(view=view, spans=spans, fewest_tasks=max(1, by_records, min(tasks, offset_count)))
+    return _Stretch(
+        view=view,
+        spans=spans,
+        cost_bytes=cost_bytes,
+        offset_count=offset_count,
+        fewest_tasks=max(1, tasks, by_records),
+    )
 
 
 def _span_of(segment: CommittedSegment, wanted: OffsetRange, sizes: SplitSizes) -> _Span | None:

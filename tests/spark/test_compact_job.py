@@ -4,16 +4,21 @@ import json
 import random
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from jobs import compact as job
+from pyspark_tiered import compaction
 from tests.spark.compacted_rows import WAIT_S, Read, consumed, of_spark, write
+from tests.support.checkpointed import segment
 from tests.unit.cold.verified_store import verify
 from tiered.cold.opening import open_store
+from tiered.formats.segment_check import ExpectedSegment
 from tiered.testing import LocalCluster, cluster
 
 pytestmark = pytest.mark.spark
@@ -55,6 +60,22 @@ def eventually(claim: Callable[[], bool]) -> None:
 
 def keys_of(read: Read) -> dict[bytes, tuple[int, bytes, bytes | None]]:
     return {key: (offset, key, value) for offset, key, value in sorted(read)}
+
+
+def scanned(number: int, *, log_bytes: int) -> compaction.ScannedSegment:
+    row = replace(segment(100 * number, 100 * (number + 1)), log_bytes=log_bytes)
+    place = ExpectedSegment(topic="table", topic_id=UUID(int=7), partition=0, segment=row)
+    return compaction.ScannedSegment(number=number, partition=0, place=place)
+
+
+@pytest.mark.parametrize(("log_bytes", "tasks"), [(1_000, 7), (200 << 20, 400)], ids=["small", "large"])
+def test_a_scan_counts_objects_and_reads_each_offset_once(log_bytes: int, tasks: int) -> None:
+    planned = list(compaction.scan_tasks([scanned(number, log_bytes=log_bytes) for number in range(100)]))
+    assert len(planned) == tasks
+    pieces = [piece for task in planned for piece in task]
+    offsets = [offset for piece in pieces for offset in range(piece.split.start_offset, piece.split.end_offset)]
+    assert offsets == list(range(10_000))
+    assert all(piece.split.segments[0].base_offset == 100 * piece.number for piece in pieces)
 
 
 @pytest.mark.slow
