@@ -179,7 +179,7 @@ def _keys_of(store_url: str, piece: ScanPiece) -> "Iterator[pa.RecordBatch]":
             yield pa.RecordBatch.from_arrays([*constants, *keyed.columns], schema=schema)
 
 
-def _unreadable(piece: _Piece) -> "pa.RecordBatch":
+def _unreadable(piece: ScanPiece) -> "pa.RecordBatch":
     import pyarrow as pa
 
     names = ["partition", "segment", "key", "offset"]

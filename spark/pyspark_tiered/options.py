@@ -28,7 +28,7 @@ EARLIEST_OFFSET = -2
 DEFAULT_SPLIT_BYTES = 128 << 20
 """As much as Spark gives a task of files (`spark.sql.files.maxPartitionBytes`); ADR 0018."""
 DEFAULT_OPEN_COST_BYTES = 4 << 20
-"""As of files in Spark (`spark.sql.files.openCostInBytes`); ADR 0029."""
+"""As of files in Spark (`spark.sql.files.openCostInBytes`); ADR 0030."""
 DEFAULT_MAX_TRIGGER_DELAY_MS = 15 * 60_000
 DEFAULT_POLL_TIMEOUT_MS = 120_000
 DEFAULT_FETCH_OFFSET_RETRIES, DEFAULT_FETCH_OFFSET_PAUSE_MS = 3, 10
