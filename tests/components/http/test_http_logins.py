@@ -78,7 +78,7 @@ def test_whether_a_broker_lives_is_open_and_no_partition_is_named(
     guarded: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert get(f"{guarded.http_url}/healthz")[0] == 200
-    named = {"serving": True, "fenced": False, "offline": ["numbers-0"]}
+    named = {"serving": True, "fenced": False, "metadata_went_back": False, "offline": ["numbers-0"]}
     monkeypatch.setattr("tiered.server.http.api.health.health_of", lambda *_: named)
     status, body, _ = get(f"{guarded.http_url}/readyz")
     assert (status, json.loads(body)["offline"]) == (200, [])
