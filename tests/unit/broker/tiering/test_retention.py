@@ -59,7 +59,8 @@ async def test_somebody_who_knows_better_can_say_that_the_clock_is_right(
             await made.retention.round()
         assert made.partition.log_start_offset >= SEGMENTS
         assert re.search(
-            r"moves the log start from 0 to 5: 5 offsets go, 5 segments of \d+ bytes whose newest record is 48\.\d h old "
+            r"moves the log start from 0 to 5: 5 offsets go, 5 segments of \d+ bytes whose newest record is 48"
+            r"\.\d h old "
             rf"\(retention.ms={DAY_MS}\)",
             caplog.text,
         )
