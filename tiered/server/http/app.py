@@ -21,8 +21,9 @@ from tiered.errors import TieredError
 from tiered.rules.security.certificate_names import PrincipalMapping
 from tiered.server.http.door import browser_guard, limits, logins, quotas, rights
 from tiered.server.http.door.audited import audited
-from tiered.server.http.door.connection import Hangup, HttpConnection, OpenConnections, TlsGate, TooManyConnections
+from tiered.server.http.door.connection import Gate, HttpConnection
 from tiered.server.http.door.keys import BROKER, SERVICE, Service
+from tiered.server.http.door.open_connections import OpenConnections
 from tiered.server.http.messages import openapi
 from tiered.server.http.messages.failures import error_response, response_for
 from tiered.server.http.messages.parameters import LARGE_BODY_TURN
@@ -40,9 +41,6 @@ SHUTDOWN_S = 2.0
 BACKLOG = 128
 ACCEPTS_A_TURN = 8
 """Of the event loop. asyncio accepts as many as its `backlog` has at once, and each takes a third of a millisecond."""
-REFUSED_AT_ONCE = 50
-"""Beyond the bound of connections so many may shake hands to be told so; more are hung up on."""
-
 MAX_PIECES = 16
 """Of a path. The deepest route has ten."""
 MAX_CLUSTER_ID_CHARS = 80
@@ -105,7 +103,7 @@ class HttpServer:
         self._handshake_s: float | None = None
         self._listening: asyncio.Server | None = None
         # aiohttp has a list too, but many connections that come at once are not in it before all are accepted.
-        self._open = OpenConnections()
+        self._open = OpenConnections(lambda: self._service.settings.http.tiered_http_max_connections)
 
     async def start(self, sock: socket.socket, tls: Reloaded | None = None, handshake_s: float | None = None) -> None:
         """Takes the socket. With `tls` nothing else is spoken; a new connection is shown the newest certificates."""
@@ -124,18 +122,14 @@ class HttpServer:
         await self._runner.cleanup()
 
     def _accepted(self) -> asyncio.Protocol:
-        if self._tls is None:
-            return self._connection()
-        if len(self._open) >= self._service.settings.http.tiered_http_max_connections + REFUSED_AT_ONCE:
-            return Hangup()
-        return TlsGate(self._tls.current, self._open, self._connection, handshake_s=self._handshake_s)
+        context = None if self._tls is None else self._tls.current
+        return Gate(self._open, self._connection, context=context, handshake_s=self._handshake_s)
 
-    def _connection(self) -> asyncio.Protocol:
+    def _connection(self, address: str) -> asyncio.Protocol:
         server, settings = self._runner.server, self._service.settings
         assert server is not None
-        if len(self._open) >= settings.http.tiered_http_max_connections:
-            return TooManyConnections()
-        return HttpConnection(server, self._open, patience_s=settings.http.tiered_http_request_timeout_ms / 1000.0)
+        patience_s = settings.http.tiered_http_request_timeout_ms / 1000.0
+        return HttpConnection(server, self._open, address, patience_s=patience_s)
 
 
 def _pattern_of(path: str) -> str:

@@ -1,8 +1,8 @@
-"""One connection of the HTTP door: the handshake of HTTPS, bytes that are no HTTP, and one too many.
+"""One connection of the HTTP door: its place, the handshake of HTTPS, bytes that are no HTTP, and one too many.
 
 Owns the limits of the parser, and those that shake hands, so that they count and can be ended. Hostile bytes cost their
-sender an answer and the connection, and the log nothing. Must never let more handshakes begin than there may be
-connections.
+sender an answer and the connection, and the log nothing. Must never let a handshake begin, nor read a byte, without a
+place (`open_connections`).
 """
 
 import asyncio
@@ -16,8 +16,10 @@ from typing import Any
 
 from aiohttp import http_exceptions, web
 
+from tiered.config.addresses import client_address
 from tiered.runtime import release_transport
 from tiered.server.http.door.browser_guard import HEADERS
+from tiered.server.http.door.open_connections import OpenConnections
 from tiered.server.http.messages.failures import error_response
 
 log = logging.getLogger(__name__)
@@ -32,17 +34,13 @@ MAX_SHOWN_CHARS = 200
 MAX_READ_CHARS = 1000
 
 
-OpenConnections = set[asyncio.Protocol]
-"""Those that count, from the moment that they are accepted: they may shake hands first."""
-
-
 class HttpConnection(web.RequestHandler):
     """aiohttp's connection within our limits, with our form of an error."""
 
-    __slots__ = ("_open",)
+    __slots__ = ("_open", "address")
 
-    def __init__(self, server: web.Server, open_: OpenConnections, *, patience_s: float) -> None:
-        """Is in `open_` from now on until the connection ends."""
+    def __init__(self, server: web.Server, open_: OpenConnections, address: str, *, patience_s: float) -> None:
+        """Is in `open_` from now on until the connection ends or gives up its place."""
         super().__init__(
             server,
             loop=asyncio.get_running_loop(),
@@ -58,8 +56,23 @@ class HttpConnection(web.RequestHandler):
             # Also what nobody reads would be unfolded, in one turn of the loop after the answer (`body`).
             auto_decompress=False,
         )
+        self.address = address
         self._open = open_
         open_.add(self)
+
+    @property
+    def has_request(self) -> bool:
+        """From its whole head to the end of its answer; what is left of its body may be unread then."""
+        return self._request_in_progress or bool(self._messages)
+
+    def hang_up(self) -> None:
+        if self.transport is not None:
+            self.transport.abort()  # Whoever does not read the last answer could keep it open otherwise.
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._messages:
+            self._open.brought_request(self)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -72,7 +85,7 @@ class HttpConnection(web.RequestHandler):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(self.keepalive_timeout * 1000))
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        self._open.discard(self)
+        self._open.remove(self)
         release_transport(self.transport)
         super().connection_lost(exc)
 
@@ -104,75 +117,87 @@ class HttpConnection(web.RequestHandler):
         return response
 
 
-class TooManyConnections(asyncio.Protocol):
-    """Answers that there are too many connections, before anything is read, and hangs up."""
-
-    def connection_made(self, transport: Any) -> None:
-        body = json.dumps({"error_code": 503, "message": "too many HTTP connections are open; try again later"})
-        transport.write(
-            "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\n"
-            f"Connection: close\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
-        )
-        transport.close()
-
-
-class TlsGate(asyncio.Protocol):
-    """One HTTPS connection until the end of its handshake. `admitted` makes what it speaks to afterwards.
+class Gate(asyncio.Protocol):
+    """One connection until it may speak HTTP: it needs a place, and over TLS the end of its handshake. `admitted` makes
+    what it speaks to afterwards, for its address.
 
     asyncio's own way, a server with a context, tells nobody of a handshake that fails, and leaves each of them, a third
     of a MiB, in a cycle of its exception and its frames: the collector comes too rarely for who opens connections and
     says nothing.
     """
 
+    has_request = False
+
     def __init__(
         self,
-        context: ssl.SSLContext,
         open_: OpenConnections,
-        admitted: Callable[[], asyncio.Protocol],
+        admitted: Callable[[str], asyncio.Protocol],
         *,
-        handshake_s: float | None,
+        context: ssl.SSLContext | None = None,
+        handshake_s: float | None = None,
     ) -> None:
-        """Is in `open_` from now on until its handshake has ended."""
-        self._context = context
+        self.address = ""
         self._open = open_
         self._admitted = admitted
+        self._context = context
         self._handshake_s = handshake_s
+        self._transport: asyncio.Transport | None = None
         self._task: asyncio.Task[None] | None = None
-        open_.add(self)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
-        transport.pause_reading()  # Its first bytes are the handshake's.
-        self._task = asyncio.get_running_loop().create_task(self._shake_hands(transport))
+        peer = transport.get_extra_info("peername")
+        self.address = client_address(peer[0]) if peer else ""
+        if not self._open.make_room(self.address):
+            _refuse(transport, in_words=self._context is None)
+        elif self._context is None:
+            self._hand_over(transport, b"")
+        else:
+            transport.pause_reading()  # Its first bytes are the handshake's.
+            self._transport = transport
+            self._open.add(self)
+            self._task = asyncio.get_running_loop().create_task(self._shake_hands(transport, self._context))
 
-    async def _shake_hands(self, transport: asyncio.Transport) -> None:
+    def hang_up(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    async def _shake_hands(self, transport: asyncio.Transport, context: ssl.SSLContext) -> None:
         early = _Early()
         try:
             made = await asyncio.get_running_loop().start_tls(
-                transport, early, self._context, server_side=True, ssl_handshake_timeout=self._handshake_s
+                transport, early, context, server_side=True, ssl_handshake_timeout=self._handshake_s
             )
         # Whatever a client can do, and the end of its time; ValueError is a certificate with a name that is no text.
         except (OSError, ValueError) as error:
             error.__traceback__ = None  # Its frames hold the connection, and are held by what they hold.
             return
         finally:
-            self._open.discard(self)
-            self._task = None
-        if made is None or early.is_lost:
-            return
-        protocol = self._admitted()
-        made.set_protocol(protocol)
-        protocol.connection_made(made)
-        if early.data:
-            protocol.data_received(bytes(early.data))
+            has_place = self in self._open
+            self._open.remove(self)
+            self._transport = self._task = None
+        if made is not None and has_place and not early.is_lost:
+            self._hand_over(made, bytes(early.data))
+
+    def _hand_over(self, transport: asyncio.Transport, data: bytes) -> None:
+        protocol = self._admitted(self.address)
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
+        if data:
+            protocol.data_received(data)
 
 
-class Hangup(asyncio.Protocol):
-    """Ends a connection that is one too many to be told so."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
+def _refuse(transport: asyncio.Transport, *, in_words: bool) -> None:
+    """Ends one that finds no place, before anything is read. Words over TLS would need a handshake, without a place."""
+    if not in_words:
         transport.abort()
+        return
+    body = json.dumps({"error_code": 503, "message": "too many HTTP connections are open; try again later"})
+    transport.write(
+        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\n"
+        f"Connection: close\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
+    )
+    transport.close()
 
 
 class _Early(asyncio.Protocol):
