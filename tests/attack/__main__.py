@@ -41,6 +41,7 @@ TIMES_QUIET = 5.0
 MORE_RSS_MIB = 200.0
 AFTER_S, AFTER_SHARE = 60.0, 1.2
 """A minute after the last attack the broker has as much memory again as before the first, within a fifth."""
+NICENESS = 15
 ROWS_AT_ONCE = 5_000
 NOT_WIDENED = (0, 1, 19)
 """Produce and Fetch have codecs of their own, and tests for very many batches and partitions. CreateTopics would make
@@ -70,7 +71,7 @@ def main(words: Sequence[str]) -> int:
         _fill(broker, url, options)
         broker.start()
         stack.callback(broker.ensure_stopped)
-        attackers = Attackers()
+        attackers = Attackers(options.nice)
         stack.callback(attackers.close)
         watch = stack.enter_context(Watch(broker.kafka_port))
         return _attack_all(broker, watch, attackers, options)
@@ -80,6 +81,7 @@ def _options(words: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make attack", description=__doc__)
     parser.add_argument("--seconds", type=float, default=3.0, help="of each attack")
     parser.add_argument("--connections", type=int, nargs="+", default=[1, 50])
+    parser.add_argument("--nice", type=int, default=NICENESS, help="of the attackers' process; 0 as everybody else")
     parser.add_argument("--only", action="append", default=[], metavar="WORDS", help="attacks whose name has them")
     parser.add_argument("--groups", type=int, default=100_000)
     parser.add_argument("--transactions", type=int, default=300_000)

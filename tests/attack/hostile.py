@@ -7,6 +7,7 @@ none.
 import http.client
 import json
 import multiprocessing
+import os
 import socket
 import threading
 import time
@@ -103,10 +104,12 @@ def _attacked(attack: Attack, port: int, source: str, connections: int, seconds:
 
 
 class Attackers:
-    """The process in which they are."""
+    """The process in which they are, of this niceness: on a network attackers have cores of their own, and here they
+    would take those of the broker and of the clients that are measured."""
 
-    def __init__(self) -> None:
-        self._pool = ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
+    def __init__(self, niceness: int) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pool = ProcessPoolExecutor(1, mp_context=context, initializer=os.nice, initargs=(niceness,))
 
     def attack(self, attack: Attack, port: int, source: str, *, connections: int, seconds: float) -> int:
         return self._pool.submit(_attacked, attack, port, source, connections, seconds).result()
