@@ -10,6 +10,7 @@ import stat
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from tiered.config.client_security import ClientSecurity
 from tiered.config.tls import ClientAuth, ListenerTls, TlsMaterial, is_pem, path_of
@@ -26,6 +27,22 @@ _AUTH = {
 }
 
 Stamp = tuple[tuple[int, int, int] | None, ...]
+
+
+class UnreadableName(ssl.SSLError):
+    """A certificate of the other side has a name that is no text."""
+
+
+class _Connection(ssl.SSLObject):
+    """One whose certificate fails as everything else of a handshake does: asyncio takes a ValueError for a fault of
+    ours, and logs its stack."""
+
+    def getpeercert(self, binary_form: bool = False) -> Any:
+        try:
+            return super().getpeercert(binary_form)
+        except ValueError as error:
+            text = f"the certificate has a name that is no text ({error})"
+            raise UnreadableName(ssl.SSL_ERROR_SSL, text) from None
 
 
 def server_context(tls: ListenerTls) -> ssl.SSLContext:
@@ -55,6 +72,7 @@ def client_context(security: ClientSecurity) -> ssl.SSLContext:
 
 
 def _prepare(context: ssl.SSLContext, material: TlsMaterial) -> None:
+    context.sslobject_class = _Connection
     versions = sorted(_VERSIONS[name] for name in material.protocols)
     context.minimum_version, context.maximum_version = versions[0], versions[-1]
     names = [_openssl_name(each) for each in material.cipher_suites]

@@ -105,6 +105,9 @@ def test_a_certificate_with_a_name_that_is_no_text_ends_its_own_connection_alone
         urllib.request.urlopen(f"{two.http_url}/healthz", timeout=30, context=context)
     gc.collect()
     assert "never retrieved" not in caplog.text
+    (line,) = (record for record in caplog.records if "no text" in record.getMessage())
+    assert line.getMessage().startswith("HTTPS connection from 127.0.0.1 closed: the certificate has a name")
+    assert [record.getMessage() for record in caplog.records if record.exc_info] == []
     assert is_answered(f"{two.http_url}/healthz", authority)
 
 

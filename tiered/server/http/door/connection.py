@@ -21,6 +21,7 @@ from tiered.runtime import release_transport
 from tiered.server.http.door.browser_guard import HEADERS
 from tiered.server.http.door.open_connections import OpenConnections
 from tiered.server.http.messages.failures import error_response
+from tiered.tls import UnreadableName
 
 log = logging.getLogger(__name__)
 
@@ -168,8 +169,9 @@ class Gate(asyncio.Protocol):
             made = await asyncio.get_running_loop().start_tls(
                 transport, early, context, server_side=True, ssl_handshake_timeout=self._handshake_s
             )
-        # Whatever a client can do, and the end of its time; ValueError is a certificate with a name that is no text.
-        except (OSError, ValueError) as error:
+        except OSError as error:  # Whatever a client can do, and the end of its time.
+            if isinstance(error, UnreadableName):
+                log.warning("HTTPS connection from %s closed: %s", self.address, error)
             error.__traceback__ = None  # Its frames hold the connection, and are held by what they hold.
             return
         finally:

@@ -13,12 +13,12 @@ from typing import Any
 
 from tiered.config.listeners import ListenerOptions
 from tiered.errors import MalformedRequest, TieredError
-from tiered.rules.security.certificate_names import NoPrincipal, PrincipalMapping
+from tiered.rules.security.certificate_names import PrincipalMapping
 from tiered.rules.security.principal import ANONYMOUS, Principal
 from tiered.runtime import BlockingPool, every
 from tiered.server.kafka.transport.other_protocols import is_http, not_tls
 from tiered.server.kafka.transport.tls_stream import TlsStream
-from tiered.tls import Reloaded, server_context
+from tiered.tls import Reloaded, UnreadableName, server_context
 
 THREADS = 2
 MAX_HANDSHAKES = 1_000
@@ -101,6 +101,8 @@ class TlsDoor:
             raise
         except TimeoutError:
             why = f"its TLS handshake did not end within {self._timeout_s:g} s"
+        except UnreadableName as error:
+            why = str(error)
         except ssl.SSLError as error:
             why = _reason(error)
         except OSError:
@@ -143,10 +145,7 @@ class TlsDoor:
             if is_done:
                 break
             received = await loop.sock_recv(sock, RECEIVE_BYTES)
-        try:
-            certificate = tls.getpeercert()
-        except ValueError as error:
-            raise NoPrincipal(f"the client's certificate has a name that is no text ({error})") from None
+        certificate = tls.getpeercert()
         principal = ANONYMOUS
         if certificate:
             principal = self._mapping.principal(certificate.get("subject", ()))  # type: ignore[arg-type]
