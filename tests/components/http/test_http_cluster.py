@@ -6,10 +6,12 @@ One cluster for all tests of this file; each begins with all three in service.
 import json
 import os
 import signal
+import socket
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
@@ -84,6 +86,23 @@ def test_pages_of_records_and_segments_come_from_the_leader_whoever_is_asked(bro
             assert broker.segments("pages", number)["high_watermark"] == len(values)
             assert ask(broker, "GET", f"/topics/pages/records?partition={number}&offset=999").status == 416
     assert ask(brokers.by_id[1], "GET", f"/topics/pages/records?partition={PARTITIONS}").status == 404
+
+
+def test_silent_connections_at_a_leader_shut_no_other_broker_out(brokers: Brokers) -> None:
+    """From an address of their own, and from the one that the brokers come from."""
+    scattered(brokers, "crowded")
+    leader = brokers.rows("crowded")[0].leader
+    port = brokers.by_id[leader].http_port
+    silent = [socket.create_connection(("127.0.0.1", port), 30, (f"127.0.0.{n % 2 + 1}", 0)) for n in range(600)]
+    try:
+        others = [broker for number, broker in brokers.by_id.items() if number != leader]
+        path = "/api/v1/topics/crowded/records?partition=0&offset=-1"
+        with ThreadPoolExecutor(20) as threads:  # More at once than one connection that is kept alive can carry.
+            statuses = list(threads.map(lambda broker: send(broker, path)[0], others * 20))
+        assert statuses == [200] * len(statuses)
+    finally:
+        for sock in silent:
+            sock.close()
 
 
 def test_records_are_deleted_at_their_leader_whoever_is_asked(brokers: Brokers) -> None:
