@@ -8,8 +8,6 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-import pytest
-
 from tests.broker_process import BrokerProcess
 from tests.components.tiers import create, eventually, fill, read
 
@@ -68,20 +66,3 @@ def test_whoever_retires_segments_there_has_their_objects_deleted_whatever_the_t
     )
     eventually(lambda: sorted(objects(broker)) == sorted(kept), "the objects are deleted", broker)
     assert len(read(broker, "others")) == 5
-
-
-@pytest.mark.parametrize("wrong", ["isr = '{'", "isr = '7'", "leader_epoch = 'soon'"])
-def test_a_row_of_another_form_leaves_running_brokers_with_what_they_knew_and_lets_none_start(
-    make_broker: Make, wrong: str
-) -> None:
-    broker = make_broker().start()
-    assert create(broker, "orders") == 0
-    write(broker, f"UPDATE partition SET {wrong}, change_number = {NEXT}")
-    eventually(lambda: broker.log().count("could not be applied; it is tried again") > 1, "the log says so", broker)
-    written = fill(broker, "orders", 3)
-    assert read(broker, "orders") == written
-    broker.stop()
-    logged = len(broker.log())
-    with pytest.raises(AssertionError, match="did not get ready"):
-        broker.start()
-    assert "Traceback" in broker.log()[logged:]
