@@ -1,7 +1,9 @@
 """A database that went back is noticed by whoever had seen more in it, on SQLite and on PostgreSQL."""
 
+from typing import Any
+
 import pytest
-from sqlalchemy import Connection, delete, update
+from sqlalchemy import Connection, delete, insert, select, update
 
 from tests.catalogue import create_topic, register
 from tests.contracts.topic_names import names
@@ -111,6 +113,46 @@ def test_another_database_of_the_same_cluster_is_refused(database: Database) -> 
     seen = Seen(cluster_id="test-cluster", start=1, server="of another machine", change_number=0)
     assert enter(database, a_broker(), "first") is None
     assert "has another past" in str(enter(database, a_broker(seen=seen), "first"))
+
+
+def state_of(conn: Connection) -> tuple[int, list[Any]]:
+    return cluster.load(conn).change_number, list(conn.execute(select(database_start)).mappings())
+
+
+def bring_back(database: Database, state: tuple[int, list[Any]]) -> None:
+    """As where the newest state takes the place of one that was refused."""
+
+    def change_all(conn: Connection) -> None:
+        conn.execute(update(cluster_table).values(change_number=state[0], went_back=None))
+        conn.execute(delete(database_start))
+        conn.execute(insert(database_start), [dict(row) for row in state[1]])
+
+    database.run_sync(change_all)
+
+
+@pytest.mark.parametrize("changes", [0, 1])
+@pytest.mark.parametrize("is_restarted_before", [False, True])
+def test_who_met_a_promoted_standby_first_and_changed_nothing_there_takes_the_newest_database(
+    database: Database, changes: int, is_restarted_before: bool
+) -> None:
+    first_to_meet = a_broker()
+    assert enter(database, first_to_meet, "first") is None
+    first_to_meet.saw("first", change(database))
+    older = database.run_sync(state_of)
+    if is_restarted_before:
+        enter(database, a_broker(), "second")
+    else:
+        change(database)
+    newest = database.run_sync(state_of)
+    bring_back(database, older)
+    assert enter(database, first_to_meet, "standby") is None
+    first_to_meet.saw("standby", older[0] + 1)
+    if changes:
+        first_to_meet.saw("standby", change(database, times=changes))
+
+    bring_back(database, newest)
+    restarted = a_broker(seen=first_to_meet.seen)
+    assert (enter(database, restarted, "newest") is None) is (changes == 0)
 
 
 def test_the_database_of_another_cluster_is_left_as_it_is(database: Database) -> None:

@@ -104,8 +104,7 @@ class History:
                 # The last answers of the start before came while this one was looked at.
                 reason = self._words(known.change_number, lowest)
             if reason is None and began is not None:
-                seen = began.change_number if known is None else max(began.change_number, known.change_number)
-                self._entered, self._known = began, replace(began, change_number=seen)
+                self._entered, self._known = began, known or began
         if reason is not None:
             self.refuse(reason)
             self.require()
@@ -117,7 +116,10 @@ class History:
             if known is None or entered is None or change_number <= known.change_number:
                 return
             if entered.server == server:
-                self._known = replace(known, change_number=change_number)
+                # Until there is a change beside that which wrote the start down, nothing rests on the start. A broker
+                # may be the first to meet a standby that others then refuse, and must not miss that start afterwards.
+                if change_number > entered.change_number + 1:
+                    self._known = replace(entered, change_number=change_number)
                 return
         # The answer of a server that another one has replaced meanwhile.
         if change_number > entered.change_number:
