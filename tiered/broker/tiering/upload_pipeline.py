@@ -21,6 +21,10 @@ from tiered.rules.pacing.upload_turns import DueUpload, UploadTurns
 
 log = logging.getLogger(__name__)
 
+REFUSED_PARTITIONS = 3
+"""So many partitions, refused one after the other, and the store refuses all: fewer may have objects of their own that
+it denies."""
+
 
 class UploadPipeline:
     """Uploads of the partitions that this broker leads, as tasks of its TaskGroup."""
@@ -39,6 +43,8 @@ class UploadPipeline:
         self._failures: dict[TopicPartition, int] = {}
         # Partitions that failed while the store or SQL was away: the others have their try before them.
         self._have_tried: set[TopicPartition] = set()
+        # Partitions that were refused since the last upload that succeeded.
+        self._refused: set[TopicPartition] = set()
         self._stopping = False
 
     @property
@@ -124,6 +130,7 @@ class UploadPipeline:
 
     def _succeeded(self, where: TopicPartition) -> None:
         self._pace = upload_pace.succeeded(self._pace)
+        self._refused.clear()
         self._have_tried.discard(where)
         self._failures.pop(where, None)
         self._rest_until_ms.pop(where, None)
@@ -133,7 +140,7 @@ class UploadPipeline:
         has a try before one of them has its next, for it may be that one alone that fails."""
         self._context.counters.uploads_failed += 1
         was_away = self._pace.failures > 0
-        if isinstance(error, StoreUnavailable | MetadataUnavailable):
+        if self._is_of_all(where, error):
             now_ms = self._context.clock.monotonic_ms()
             self._pace = upload_pace.failed(self._pace, began_ms=began_ms, now_ms=now_ms)
             if was_away:
@@ -141,6 +148,13 @@ class UploadPipeline:
                 return max(0.0, self._pace.rest_until_ms - now_ms)
         failures = self._failures[where] = self._failures.get(where, 0) + 1
         return self._rest(where, upload_pace.rest_ms(failures))
+
+    def _is_of_all(self, where: TopicPartition, error: TieredError | OSError) -> bool:
+        """Whether the failure is about what all uploads need, and not about this partition's object."""
+        if isinstance(error, StoreUnavailable) and error.may_be_of_one_object:
+            self._refused.add(where)
+            return len(self._refused) >= REFUSED_PARTITIONS
+        return isinstance(error, StoreUnavailable | MetadataUnavailable)
 
     def _rest(self, where: TopicPartition, rest_ms: float) -> float:
         self._rest_until_ms[where] = self._context.clock.monotonic_ms() + rest_ms

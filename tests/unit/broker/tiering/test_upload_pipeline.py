@@ -11,7 +11,7 @@ import pytest
 from tests.unit.broker.tiering.tiers import SEGMENTS, Tiers, tiers
 from tests.unit.broker.tiering.unsteady_store import UnsteadyStore
 from tiered.broker.tiering.upload_pipeline import UploadPipeline
-from tiered.errors import CorruptFile, StoreUnavailable
+from tiered.errors import CorruptFile, StoreRefused, StoreTrouble, StoreUnavailable
 from tiered.rules.pacing import upload_pace
 
 WAIT_S = 30.0
@@ -137,6 +137,37 @@ async def test_a_partition_that_the_store_alone_refuses_holds_up_nobody(tmp_path
             await parts.idle()
             parts.made.clock.waited_ms += upload_pace.MAX_REST_MS
         assert parts.cold_ends == [0, SEGMENTS, SEGMENTS]
+
+
+@pytest.mark.parametrize("trouble", [StoreTrouble.DENIED, StoreTrouble.LOCKED])
+async def test_one_refused_object_lets_no_other_partition_rest(tmp_path: Path, trouble: StoreTrouble) -> None:
+    async with uploading(tmp_path, 3, concurrency=1) as parts:
+        parts.store.fails = lambda key: StoreRefused("not this one", trouble) if "/0/" in key else None
+        parts.look()
+        await parts.idle()
+        assert parts.cold_ends == [0, SEGMENTS, SEGMENTS]
+        parts.look()
+        assert parts.uploads.running == 0, "the refused one rests"
+
+
+async def test_a_store_that_denies_every_object_is_asked_by_one_upload_for_all(tmp_path: Path) -> None:
+    async with uploading(tmp_path, 4, concurrency=4) as parts:
+        parts.store.fails = lambda _key: StoreRefused("nobody is let in")
+        while parts.uploads.allowed > 1:
+            parts.look()
+            await parts.idle()
+            parts.made.clock.waited_ms += upload_pace.MAX_REST_MS
+        parts.store.asked.clear()
+        parts.look()
+        await parts.idle()
+        parts.look()
+        await parts.idle()
+        assert len(parts.store.asked) == 1
+        parts.store.fails = lambda _key: None
+        parts.made.clock.waited_ms += upload_pace.MAX_REST_MS
+        parts.look()
+        await parts.idle()
+        assert parts.cold_ends == [SEGMENTS] * 4
 
 
 async def test_a_bug_in_one_upload_stops_no_other(tmp_path: Path) -> None:
