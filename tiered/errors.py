@@ -111,6 +111,8 @@ class StoreTrouble(Enum):
     SKEWED = "skewed"
     DENIED = "denied"
     LOCKED = "locked"
+    ARCHIVED = "archived"
+    FULL = "full"
     NO_BUCKET = "no_bucket"
 
 
@@ -124,7 +126,7 @@ class StoreUnavailable(Retriable):
     @property
     def may_be_of_one_object(self) -> bool:
         """Whether the same request for another object may be carried out."""
-        return self.trouble in (StoreTrouble.DENIED, StoreTrouble.LOCKED)
+        return self.trouble in (StoreTrouble.DENIED, StoreTrouble.LOCKED, StoreTrouble.ARCHIVED)
 
 
 class StoreRefused(StoreUnavailable):

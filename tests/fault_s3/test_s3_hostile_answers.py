@@ -8,7 +8,7 @@ import pytest
 
 from tests.fault_s3.hostile_s3 import Answer, HostileS3, hostile_s3, listing, uploads, whole
 from tiered.cli.doctor.store import _why_not
-from tiered.cold.s3.store import S3Store
+from tiered.cold.s3.store import _MOST_REFUSED_IN_A_ROW, S3Store
 from tiered.cold.timed_store import TimedStore
 from tiered.errors import StoreRefused, StoreTrouble, StoreUnavailable
 from tiered.runtime import SystemClock
@@ -160,7 +160,7 @@ def test_uploads_that_cannot_be_ended_are_left_for_the_next_time() -> None:
 
     with hostile_s3(answer) as (store, server):
         assert UPLOADS(store) == ()
-        assert len(server.asked) == 3
+        assert len(server.asked) == 1 + 2 * _MOST_REFUSED_IN_A_ROW
 
 
 def test_one_connection_serves_answers_of_every_kind() -> None:
@@ -229,7 +229,13 @@ def test_a_clock_that_is_off_is_what_the_refusal_speaks_of(date: str, words: str
         ("503 Service Unavailable", "SlowDown", StoreTrouble.SLOW, "asks for fewer requests"),
         ("429 Too Many Requests", "Whatever", StoreTrouble.SLOW, "asks for fewer requests"),
         ("500 Internal Server Error", "InternalError", StoreTrouble.AWAY, "try again later"),
-        ("507 Insufficient Storage", "Full", StoreTrouble.AWAY, "try again later"),
+        ("403 Forbidden", "InvalidObjectState", StoreTrouble.ARCHIVED, "restore it from there"),
+        ("507 Insufficient Storage", "XMinioStorageFull", StoreTrouble.FULL, "no room left"),
+        ("507 Insufficient Storage", "Whatever", StoreTrouble.FULL, "no room left"),
+        ("400 Bad Request", "XMinioAdminBucketQuotaExceeded", StoreTrouble.FULL, "raise the quota"),
+        ("403 Forbidden", "QuotaExceeded", StoreTrouble.FULL, "raise the quota"),
+        ("403 Forbidden", "QUOTA_EXCEEDED", StoreTrouble.FULL, "raise the quota"),
+        ("503 Service Unavailable", "QuotaExceeded", StoreTrouble.SLOW, "asks for fewer requests"),
     ],
 )
 def test_each_kind_of_refusal_has_its_word_and_says_what_helps(
@@ -248,7 +254,7 @@ def test_each_kind_of_refusal_has_its_word_and_says_what_helps(
         assert advice in str(failed.value)
         assert code in str(failed.value)
 
-        of_one_object = trouble in (StoreTrouble.DENIED, StoreTrouble.LOCKED)
+        of_one_object = trouble in (StoreTrouble.DENIED, StoreTrouble.LOCKED, StoreTrouble.ARCHIVED)
         with pytest.raises(StoreUnavailable):
             timed.delete("k")
         assert timed.trouble is (None if of_one_object else trouble)

@@ -17,6 +17,7 @@ from tiered.runtime import BlockingPool
 log = logging.getLogger(__name__)
 
 LOOK_MS = 3_000.0
+_PASSES = (StoreTrouble.EXPIRED, StoreTrouble.FULL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +30,7 @@ class StoreLook:
 
 async def look_at_store(store: ObjectStore, pool: BlockingPool) -> StoreLook:
     """Returns when the store answers, or is away. Raises StoreRefused where there is no such bucket, or not for us;
-    credentials that have expired are renewed without a restart."""
+    credentials that have expired, or room, come without a restart."""
 
     def look() -> ClusterCheckpoint | None:
         listed = store.list(CHECKPOINTS_PREFIX, limit=1)
@@ -41,7 +42,7 @@ async def look_at_store(store: ObjectStore, pool: BlockingPool) -> StoreLook:
     except InvalidConfig:
         raise
     except (TieredError, TimeoutError) as error:
-        if isinstance(error, StoreRefused) and error.trouble is not StoreTrouble.EXPIRED:
+        if isinstance(error, StoreRefused) and error.trouble not in _PASSES:
             raise
         reason = str(error) or f"{store.url} did not answer in {LOOK_MS / 1000:g} s"
         log.warning("starting without the store, uploads wait for it: %s", reason)

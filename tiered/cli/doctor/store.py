@@ -206,6 +206,7 @@ _ADVICE = {
     StoreTrouble.SKEWED: "Set this machine's clock: it is too far off for signed requests.",
     StoreTrouble.DENIED: "Allow s3:PutObject, GetObject, DeleteObject, ListBucket and AbortMultipartUpload to these "
     "credentials.",
+    StoreTrouble.FULL: "Free room in the store, or raise the bucket's or the user's quota.",
     StoreTrouble.NO_BUCKET: "Create the bucket, or name another in --store URL.",
 }
 

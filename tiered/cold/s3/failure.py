@@ -62,7 +62,8 @@ class Failure:
         if self.is_locked:
             return StoreTrouble.LOCKED
         if self.meaning is Meaning.REFUSED:
-            return _REFUSALS.get(self.code, StoreTrouble.DENIED)
+            unknown = StoreTrouble.FULL if _is_full(self.status, self.code) else StoreTrouble.DENIED
+            return _REFUSALS.get(self.code, unknown)
         return StoreTrouble.SLOW if self.meaning is Meaning.SLOW_DOWN else StoreTrouble.AWAY
 
     @property
@@ -86,6 +87,10 @@ _ADVICE = {
     "from, and they are read again without a restart",
     StoreTrouble.DENIED: "check the bucket's name, the credentials and their permissions",
     StoreTrouble.LOCKED: "a lock or a retention rule of the bucket keeps this object; wait for its end, or lift it",
+    StoreTrouble.ARCHIVED: "a rule of the bucket or a person moved this object to an archive; restore it from there, "
+    "and end that rule: objects are read until they are deleted",
+    StoreTrouble.FULL: "it has no room left, or a quota is reached; free some, or raise the quota. Objects past their "
+    "retention are deleted once it takes a checkpoint again",
     StoreTrouble.NO_BUCKET: "create the bucket, or name another",
 }
 
@@ -108,12 +113,17 @@ _REFUSALS = {
     "ProfileNotFound": StoreTrouble.CREDENTIALS,
     "RequestTimeTooSkewed": StoreTrouble.SKEWED,
     "ObjectLocked": StoreTrouble.LOCKED,  # MinIO
+    "InvalidObjectState": StoreTrouble.ARCHIVED,
     "NoSuchBucket": StoreTrouble.NO_BUCKET,
 }
 """Refusals that are more than "denied"."""
 
 _LOCK = re.compile(r"object.?lock|WORM|retention", re.IGNORECASE)
 """AWS has no code for a locked object, only a text beside AccessDenied."""
+
+_FULL = re.compile(r"StorageFull|InsufficientStorage|Quota_?Exceeded", re.IGNORECASE)
+"""AWS is never full. MinIO answers XMinioStorageFull (507) and XMinioAdminBucketQuotaExceeded (400), Ceph and Versity
+QuotaExceeded (403), NooBaa ObjectQuotaExceeded, Ozone QUOTA_EXCEEDED."""
 
 
 _BY_CODE = {
@@ -160,7 +170,7 @@ def _sort_answer(error: ClientError) -> Failure:
     status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
     meaning = _BY_CODE.get(code)
     if meaning is None:
-        meaning = _by_status(status)
+        meaning = Meaning.REFUSED if _is_full(status, code) else _by_status(status)
     return Failure(
         meaning=meaning,
         status=status,
@@ -168,6 +178,11 @@ def _sort_answer(error: ClientError) -> Failure:
         store_time_ms=_store_time_ms(error),
         is_locked=code == "AccessDenied" and _LOCK.search(str(error.response["Error"].get("Message", ""))) is not None,
     )
+
+
+def _is_full(status: int, code: str) -> bool:
+    """Whether the store has no room. A quota of requests, which 429 and 503 tell of, is another matter."""
+    return status == 507 or (status in (400, 403) and _FULL.search(code) is not None)
 
 
 def _clock_advice(store_time_ms: int | None, now_ms: int) -> str:
