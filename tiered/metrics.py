@@ -166,6 +166,10 @@ class CountersState:
     local_segments_deleted: int = metric(
         "tiered_local_segments_deleted_total", "Local segments that retention removed."
     )
+    clock_ahead_ms: int = metric(
+        "tiered_clock_ahead_ms",
+        "How far this broker's clock is ahead of the database's, negative where it is behind; 0 with SQLite.",
+    )
     retention_clock_ahead_ms: int = metric(
         "tiered_retention_clock_ahead_ms",
         "How far the clock is ahead while retention by age has stopped because of it, else 0.",

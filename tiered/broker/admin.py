@@ -229,7 +229,7 @@ class Admin:
             raise InvalidTopic(f"topic {topic.name} is internal and cannot be deleted")
         if not self._context.settings.topics.delete_topic_enable:
             raise PolicyViolation("delete.topic.enable is false on this broker")
-        now_ms = self._context.clock.now_ms()
+        now_ms = self._context.cluster_now_ms
         if self._topics.find_id(topic.topic_id) is None:
             raise UnknownTopicOrPartition(f"topic {topic.name} does not exist")
         await self._feed.commit(

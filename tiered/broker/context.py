@@ -31,6 +31,9 @@ class BrokerState:
     """Whether this broker holds the controller's lease, as its last heartbeat saw it; `controller` alone sets it."""
     facts: dict[str, str | None] = field(default_factory=dict)
     """What the configs of this broker show beside its settings: its id, its rack, its addresses."""
+    database_clock_ms: float | None = None
+    """The database's clock, less the time that has passed here (`Clock.elapsed_ms`), as the last heartbeat saw it. None
+    where this broker has the database for itself."""
     metadata_went_back: str | None = None
     """Why this broker serves no partition, where the metadata store has lost what was seen in it."""
 
@@ -55,6 +58,13 @@ class BrokerContext:
     uploads: BlockingPool
     flusher: Flusher
     state: BrokerState
+
+    @property
+    def cluster_now_ms(self) -> int:
+        """The present moment by the clock that all brokers share, the database's: for moments that one broker writes
+        and another one compares with. This broker's own clock where nobody else is there."""
+        clock_ms = self.state.database_clock_ms
+        return self.clock.now_ms() if clock_ms is None else int(clock_ms + self.clock.elapsed_ms())
 
     @property
     def settings(self) -> BrokerSettings:

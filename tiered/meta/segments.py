@@ -94,7 +94,7 @@ class SegmentRow(SegmentPlan):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetiredObject:
     """An object that is no longer in the log and still in the store, until its grace ends and nothing pins it.
-    `purge_after_ms` is by the brokers' clock."""
+    `purge_after_ms` is by the database's clock."""
 
     base_offset: int
     end_offset: int

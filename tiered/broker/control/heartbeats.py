@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 ALONE_INTERVAL_MS = 2_000
 """Nobody waits for the heartbeat of a broker that has its catalogue for itself, and each is a write to the disk."""
 SHORTEST_DEADLINE_MS = 500
+CLOCKS_APART_MS = 60_000
+"""So far from the database's clock this broker's own is worth a warning."""
 
 
 def interval_ms(settings: BrokerSettings, *, is_alone: bool) -> float:
@@ -62,6 +64,7 @@ class Heartbeats:
             interval_ms=self._interval_ms,
             recovery_ms=self._context.database.slowest_connect_ms,
         )
+        self._clocks_are_apart = False
         self._worker = Worker()
         self._failures = QuietFailures(
             log, "heartbeat failed and is tried again and again: %(error)s", "heartbeat: works again"
@@ -109,6 +112,9 @@ class Heartbeats:
             self._context.counters.newest_change_number, pulse.change_number
         )
         self._feed.seen(pulse.change_number)
+        if not self._context.is_alone:
+            own = next(each for each in pulse.beats if each.broker_id == self._context.broker_id)
+            self._compare_clocks(own.heartbeat_at_ms)
         in_service = [
             (InSyncReplica(each.broker_id, each.broker_epoch), each.heartbeat_at_ms)
             for each in pulse.beats
@@ -119,3 +125,16 @@ class Heartbeats:
             self._controller.lead(self._watch.silent())
         else:
             self._controller.resign()
+
+    def _compare_clocks(self, database_ms: int) -> None:
+        clock = self._context.clock
+        self._context.state.database_clock_ms = database_ms - clock.elapsed_ms()
+        ahead_ms = self._context.counters.clock_ahead_ms = clock.now_ms() - database_ms
+        were_apart, self._clocks_are_apart = self._clocks_are_apart, abs(ahead_ms) >= CLOCKS_APART_MS
+        if self._clocks_are_apart and not were_apart:
+            log.warning(
+                "this broker's clock is %d s %s the database's. Times that it gives to records (LogAppendTime, "
+                "segment.ms) are off by that; let NTP set both clocks (chronyc tracking, timedatectl)",
+                abs(ahead_ms) // 1000,
+                "ahead of" if ahead_ms > 0 else "behind",
+            )

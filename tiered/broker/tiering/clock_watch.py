@@ -19,6 +19,14 @@ class ClockWatch:
         self._context = context
         self._judgement: Judgement | None = None
 
+    def age_now_ms(self) -> int:
+        """The moment that ages count to: the earlier one of this broker's clock and the database's, so that one that is
+        ahead makes nothing old."""
+        own_ms = self._context.clock.now_ms()
+        if self._context.settings.tiering.tiered_retention_max_clock_jump_ms == clock_watch.NEVER_MIND:
+            return own_ms
+        return min(own_ms, self._context.cluster_now_ms)
+
     def look(self, database_ms: int | None = None) -> Judgement:
         """Whether ages may be told by the clock, by a look at it now. Says in the log when that changes."""
         clock, was_trusted = self._context.clock, self._judgement is None or self._judgement.is_trusted

@@ -92,7 +92,7 @@ class RetentionRounds:
         async for partition in in_turns(partitions):
             if partition.leadership is None or not tier_plan.has_retention(partition):
                 continue
-            now_ms = self._context.clock.now_ms()
+            now_ms = self._clock_watch.age_now_ms()
             try:
                 if clock.is_trusted:
                     tier_plan.roll_if_expired(partition, now_ms)
@@ -132,7 +132,7 @@ class RetentionRounds:
         clock = self._clock_watch.look(held.at_ms)
 
         async def retire(partition: Partition) -> None:
-            now_ms = self._context.clock.now_ms()
+            now_ms = self._clock_watch.age_now_ms()
             decided = self._decide(partition, pins_of(partition, held, now_ms), clock, now_ms)
             wanted = decided.delete_before_offset
             if wanted <= partition.log_start_offset or partition.leadership is None:
@@ -174,7 +174,7 @@ class RetentionRounds:
             return pins.held(conn, [where.topic_id]), found
 
         held, gone = await self._context.database.read(ask)
-        clock, now_ms = self._clock_watch.look(held.at_ms), self._context.clock.now_ms()
+        clock, now_ms = self._clock_watch.look(held.at_ms), self._clock_watch.age_now_ms()
         found = pins_of(partition, held, now_ms)
         decided = self._decide(partition, found, clock, now_ms)
         local = tier_plan.local_retention(partition, now_ms)

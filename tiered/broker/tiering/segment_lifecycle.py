@@ -175,7 +175,7 @@ class SegmentLifecycle:
     ) -> SegmentPlan:
         where = partition.topic_partition
         table = described.table
-        now_ms = self._context.clock.now_ms()
+        now_ms = self._context.cluster_now_ms
         return SegmentPlan(
             object_id=object_id,
             topic_id=where.topic_id,
@@ -252,7 +252,7 @@ class SegmentLifecycle:
             try:
                 return await self._context.database.run(
                     lambda conn: segments.commit(
-                        conn, plan.object_id, leader_epoch=plan.leader_epoch, now_ms=self._context.clock.now_ms()
+                        conn, plan.object_id, leader_epoch=plan.leader_epoch, now_ms=self._context.cluster_now_ms
                     )
                 )
             except MetadataUnavailable:
@@ -274,7 +274,7 @@ class SegmentLifecycle:
     async def _remove_orphans(self, found: Sequence[tuple[UUID, str]]) -> int:
         """How many orphans are gone: first they can no longer be committed, then the object goes, then the row."""
         ids = [object_id for object_id, _ in found]
-        now_ms = self._context.clock.now_ms()
+        now_ms = self._context.cluster_now_ms
         rows = await self._context.database.run(lambda conn: segments.abandon(conn, ids, now_ms=now_ms))
         crash_point("sweep.abandoned")
         async with self._deleting(rows) as gone:
@@ -294,7 +294,7 @@ class SegmentLifecycle:
         self, where: TopicPartition, leader_epoch: int, config: TopicConfig, log_start_offset: int, *, is_explicit: bool
     ) -> None:
         """As `move_log_start`, also of a partition that is not open here."""
-        now_ms = self._context.clock.now_ms()
+        now_ms = self._context.cluster_now_ms
         try:
             await self._feed.commit(
                 lambda conn: segments.retire_before(
@@ -337,7 +337,7 @@ class SegmentLifecycle:
         At start every planned row of this broker is an orphan: no upload is in progress. Later only those
         past their deadline that are not in progress.
         """
-        now_ms = self._context.clock.now_ms()
+        now_ms = self._context.cluster_now_ms
         before_ms = now_ms + 1 if at_start else now_ms - self._context.settings.tiering.tiered_upload_timeout_ms
         left_out = {*self._in_progress, *self._left_alone()}
         planned = await self._context.database.run(
@@ -356,7 +356,7 @@ class SegmentLifecycle:
     async def sweep_of_the_dead(self) -> None:
         """Removes what failed uploads left of brokers that are not in service: they may never come back."""
         live = {row.broker_id for row in self._image.live()}
-        before_ms = self._context.clock.now_ms() - self._context.settings.tiering.tiered_upload_timeout_ms
+        before_ms = self._context.cluster_now_ms - self._context.settings.tiering.tiered_upload_timeout_ms
         left_out = self._left_alone()
         found = await self._context.database.run(
             lambda conn: segments.list_overdue_planned(
@@ -370,7 +370,7 @@ class SegmentLifecycle:
 
     async def abort_abandoned_uploads(self) -> None:
         """Frees the parts that killed uploads left in the store, where they cost money and nobody sees them."""
-        before_ms = self._context.clock.now_ms() - self._context.settings.tiering.tiered_upload_timeout_ms
+        before_ms = self._context.cluster_now_ms - self._context.settings.tiering.tiered_upload_timeout_ms
         aborted = await self._context.uploads.run(
             lambda: self._context.store.abort_abandoned_uploads(object_key.SEGMENTS_PREFIX, started_before_ms=before_ms)
         )
@@ -407,7 +407,7 @@ class SegmentLifecycle:
         waiting.update({row.object_id for row in rows} - {row.object_id for row in fresh})
         async with self._deleting(fresh) as gone:
             if gone:
-                purged_at_ms = self._context.clock.now_ms()
+                purged_at_ms = self._context.cluster_now_ms
                 self._context.counters.objects_purged += await self._context.database.run(
                     lambda conn: segments.mark_purged(conn, gone, now_ms=purged_at_ms)
                 )
@@ -460,7 +460,7 @@ class SegmentLifecycle:
         """
         # Brokers learn of a deletion by its tombstone: one that was cut off for a while must still find it.
         grace_ms = FORGET_DELETED_AFTER_MS if len(self._image.brokers) > 1 else -1
-        before_ms = self._context.clock.now_ms() - grace_ms
+        before_ms = self._context.cluster_now_ms - grace_ms
         limit = SWEEP_BATCH + self._forgetting.failing_count
         found = await self._context.database.run(
             lambda conn: topics.list_forgettable(conn, deleted_before_ms=before_ms, limit=limit)
@@ -486,7 +486,7 @@ class SegmentLifecycle:
 
     async def forget_purged(self) -> None:
         """Keeps the metadata store from growing for ever: rows of objects that are long gone."""
-        before_ms = self._context.clock.now_ms() - FORGET_PURGED_AFTER_MS
+        before_ms = self._context.cluster_now_ms - FORGET_PURGED_AFTER_MS
         while await self._context.database.run(
             lambda conn: segments.forget_purged(conn, purged_before_ms=before_ms, limit=FORGET_BATCH)
         ):

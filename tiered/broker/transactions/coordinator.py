@@ -210,7 +210,7 @@ class TransactionCoordinator:
                     transactional_id=transactional_id,
                     timeout_ms=timeout_ms,
                     fresh_producer_id=fresh,
-                    now_ms=self._context.clock.now_ms(),
+                    now_ms=self._context.cluster_now_ms,
                 )
                 after = await self._store(now, found.after)
                 if not found.ends_open:
@@ -233,7 +233,7 @@ class TransactionCoordinator:
         """
         async with self._turn(transactional_id, waits=True) as now:
             after = transaction_state.with_partitions(
-                now, producer, frozenset(partitions), protocol=protocol, now_ms=self._context.clock.now_ms()
+                now, producer, frozenset(partitions), protocol=protocol, now_ms=self._context.cluster_now_ms
             )
             await self._store(now, after)
 
@@ -277,7 +277,7 @@ class TransactionCoordinator:
                 commits=commits,
                 protocol=protocol,
                 fresh_producer_id=fresh,
-                now_ms=self._context.clock.now_ms(),
+                now_ms=self._context.cluster_now_ms,
             )
             return (await self._store(ending.before, ending.after)).told
 
@@ -295,7 +295,7 @@ class TransactionCoordinator:
             check_transactional_id(each.transactional_id)
         if commit_key is not None and ("\0" in commit_key or len(commit_key.encode()) > MAX_KEY_BYTES):
             raise InvalidRequest(f"the key has at most {MAX_KEY_BYTES} bytes of UTF-8, and none of them is 0")
-        now_ms = self._context.clock.now_ms()
+        now_ms = self._context.cluster_now_ms
         try:
             return await self._commits.in_turn(
                 lambda conn, _: transactions.decide_together(conn, prepared, commit_key=commit_key, now_ms=now_ms)
@@ -315,7 +315,7 @@ class TransactionCoordinator:
             if now is None:
                 raise not_found(transactional_id)
             if now.state is TransactionState.ONGOING:
-                await self._store(now, transaction_state.fenced(now, now_ms=self._context.clock.now_ms()))
+                await self._store(now, transaction_state.fenced(now, now_ms=self._context.cluster_now_ms))
                 return
             stored = await self._load(transactional_id)
             if stored is not None and stored.state is TransactionState.ONGOING:
@@ -475,7 +475,7 @@ class TransactionCoordinator:
         name = decided.transactional_id
         if self._known.get(name) is not decided:
             return  # It is somebody else's now, or is read again.
-        self._known[name] = transaction_state.completed(decided, now_ms=self._context.clock.now_ms())
+        self._known[name] = transaction_state.completed(decided, now_ms=self._context.cluster_now_ms)
         self._carried_out[name] = decided
         self._completions.set()
         if name in self._turns:
@@ -605,7 +605,7 @@ class TransactionCoordinator:
         """All that are late, so many at a time: who leaves thousands open must not keep others' readers waiting longer.
 
         SQL decides whether they are still open: a commit that was decided meanwhile stays (R11)."""
-        now_ms = self._context.clock.now_ms()
+        now_ms = self._context.cluster_now_ms
         late: list[str] = []
         ends_ms: list[int] = []
         async for transaction in in_turns(list(self._known.values())):
@@ -644,12 +644,12 @@ class TransactionCoordinator:
 
     def _until_time_out_ms(self, most_ms: float) -> float:
         """A look at all of them takes its time, too."""
-        now_ms = self._context.clock.now_ms()
+        now_ms = self._context.cluster_now_ms
         return transaction_state.until_time_out_ms(self._ends_ms, now_ms, least_ms=LOOK_MS, most_ms=most_ms)
 
     async def _remove_expired(self) -> None:
         settings = self._context.state.settings.transactions
-        before_ms = self._context.clock.now_ms() - settings.transactional_id_expiration_ms
+        before_ms = self._context.cluster_now_ms - settings.transactional_id_expiration_ms
         try:
             await remove_expired(self._commits, self._slots, before_ms=before_ms, forget=self._forget)
         except TieredError as error:
