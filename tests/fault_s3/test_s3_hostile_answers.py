@@ -3,6 +3,7 @@
 import socket
 import time
 from collections.abc import Callable
+from email.utils import formatdate
 
 import pytest
 
@@ -211,6 +212,22 @@ def test_a_clock_that_is_off_is_what_the_refusal_speaks_of(date: str, words: str
             LIST(store)
     assert "403 RequestTimeTooSkewed" in str(refused.value)
     assert _why_not(store, refused.value).startswith("Set this machine's clock")
+
+
+@pytest.mark.parametrize(
+    ("date", "trouble"),
+    [
+        ("Date: Thu, 01 Jan 2026 00:00:00 GMT\r\n", StoreTrouble.SKEWED),
+        (f"Date: {formatdate(usegmt=True)}\r\n", StoreTrouble.DENIED),
+        ("", StoreTrouble.DENIED),
+    ],
+)
+def test_a_refusal_without_a_body_tells_of_a_clock_that_is_off_by_its_date(date: str, trouble: StoreTrouble) -> None:
+    refusal = f"HTTP/1.1 403 Forbidden\r\n{date}Content-Length: 0\r\n\r\n".encode()
+    with hostile_s3(lambda connection, _: connection.sendall(refusal)) as (store, _):
+        with pytest.raises(StoreRefused) as refused:
+            HEAD(store)
+    assert refused.value.trouble is trouble
 
 
 @pytest.mark.parametrize(

@@ -121,6 +121,9 @@ _REFUSALS = {
 _LOCK = re.compile(r"object.?lock|WORM|retention", re.IGNORECASE)
 """AWS has no code for a locked object, only a text beside AccessDenied."""
 
+_MAX_SKEW_MS = 900_000
+"""S3 takes no request whose time is further off. Source: "Authenticating Requests (AWS Signature Version 4)"."""
+
 _FULL = re.compile(r"StorageFull|InsufficientStorage|Quota_?Exceeded", re.IGNORECASE)
 """AWS is never full. MinIO answers XMinioStorageFull (507) and XMinioAdminBucketQuotaExceeded (400), Ceph and Versity
 QuotaExceeded (403), NooBaa ObjectQuotaExceeded, Ozone QUOTA_EXCEEDED."""
@@ -151,10 +154,11 @@ _BY_CODE = {
 }
 
 
-def sort_failure(error: Exception) -> Failure | None:
-    """The meaning of `error`, or None when it is a bug of ours (wrong parameters) and must be raised unchanged."""
+def sort_failure(error: Exception, now_ms: int) -> Failure | None:
+    """The meaning of `error` on a machine whose clock says `now_ms`, or None when it is a bug of ours (wrong parameters)
+    and must be raised unchanged."""
     if isinstance(error, ClientError):
-        return _sort_answer(error)
+        return _sort_answer(error, now_ms)
     if isinstance(error, _SILENCE):
         return Failure(meaning=Meaning.TIMED_OUT, status=0, code=type(error).__name__)
     if isinstance(error, _TRANSPORT):
@@ -165,9 +169,12 @@ def sort_failure(error: Exception) -> Failure | None:
     return None
 
 
-def _sort_answer(error: ClientError) -> Failure:
+def _sort_answer(error: ClientError, now_ms: int) -> Failure:
+    store_time_ms = _store_time_ms(error)
     code = str(error.response.get("Error", {}).get("Code", ""))
     status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+    if code == "403" and store_time_ms is not None and abs(now_ms - store_time_ms) > _MAX_SKEW_MS:
+        code = "RequestTimeTooSkewed"  # An answer to HEAD has no body that would say so.
     meaning = _BY_CODE.get(code)
     if meaning is None:
         meaning = Meaning.REFUSED if _is_full(status, code) else _by_status(status)
@@ -175,7 +182,7 @@ def _sort_answer(error: ClientError) -> Failure:
         meaning=meaning,
         status=status,
         code=code[:64],
-        store_time_ms=_store_time_ms(error),
+        store_time_ms=store_time_ms,
         is_locked=code == "AccessDenied" and _LOCK.search(str(error.response["Error"].get("Message", ""))) is not None,
     )
 

@@ -188,7 +188,7 @@ class S3Requests:
                 except WrongAnswerError as error:
                     failure = Failure(meaning=Meaning.AGAIN, status=0, code=str(error))
                 except (BotoCoreError, ClientError, ResponseParserError, HTTPError) as error:
-                    failure = sort_failure(error)
+                    failure = sort_failure(error, SystemClock().now_ms())
                     if failure is None:
                         raise
                 except (KeyError, ValueError, RecursionError) as error:
