@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.clients.raw import RawConnection
+from tests.components.read_replicas import ReplicaThread
 from tests.support.cold_compaction import (
     COMPACT,
     SETTINGS,
@@ -21,6 +23,7 @@ from tiered.broker.tiering.cold_compaction import ColdCompaction
 from tiered.cli import main
 from tiered.cold.opening import open_store
 from tiered.errors import InvalidConfig
+from tiered.formats import record_batch
 from tiered.meta import pins, segments
 from tiered.meta.engine import Database
 from tiered.meta.segments import SegmentRow
@@ -76,6 +79,29 @@ def test_consumers_read_the_newest_of_each_key_at_its_offset_and_nothing_older(
     # The bucket proves itself, the chain across what was replaced included.
     assert main(["verify", c.store_url, "--orphans"]) == 0
     assert "orphan" not in capsys.readouterr().out
+
+
+def test_a_read_replica_that_has_not_looked_since_reads_on_where_objects_were_replaced(
+    c: LocalCluster, tmp_path: Path
+) -> None:
+    topic = c.create_topic(configs=COMPACT)
+    written = fill(c, topic, 5)
+    store = open_store(c.store_url)
+    newest = {key: (offset, key, value) for offset, key, value in written}
+    with ReplicaThread(tmp_path / "replica", store) as replica, RawConnection(replica) as connection:
+        first = connection.fetch(topic, 0, partition_max_bytes=2_000)
+        assert first.error_code == 0
+        compact(c, topic)
+        eventually(lambda: is_purged(c, topic), "the objects that the replica knows are gone")
+        offsets, next_offset = set[int](), 0
+        while next_offset < first.high_watermark:
+            answer = connection.fetch(topic, next_offset)
+            assert answer.error_code == 0, answer
+            data = bytes(answer.records or b"")  # type: ignore[arg-type]
+            for position, header in record_batch.whole_batches(data, 0, len(data)):
+                offsets |= {record.offset for record in record_batch.records(data, position)}
+                next_offset = header.end_offset
+        assert offsets == {offset for offset, _, _ in newest.values()}
 
 
 def test_a_restart_and_a_restore_find_what_was_compacted(tmp_path: Path) -> None:

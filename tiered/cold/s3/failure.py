@@ -155,8 +155,8 @@ _BY_CODE = {
 
 
 def sort_failure(error: Exception, now_ms: int) -> Failure | None:
-    """The meaning of `error` on a machine whose clock says `now_ms`, or None when it is a bug of ours (wrong parameters)
-    and must be raised unchanged."""
+    """The meaning of `error` on a machine whose clock says `now_ms`, or None when it is a bug of ours (wrong
+    parameters) and must be raised unchanged."""
     if isinstance(error, ClientError):
         return _sort_answer(error, now_ms)
     if isinstance(error, _SILENCE):
