@@ -11,7 +11,7 @@ from tests.unit.broker.context import surroundings
 from tiered.broker.tiering import store_look
 from tiered.cold.local import LocalStore
 from tiered.cold.object_store import parse_store_url
-from tiered.errors import InvalidConfig, StoreRefused, StoreUnavailable
+from tiered.errors import InvalidConfig, StoreRefused, StoreTrouble, StoreUnavailable
 from tiered.meta.engine import Database
 
 
@@ -50,6 +50,7 @@ async def test_a_store_that_is_away_or_silent_is_told_of_and_waited_for_later(
         await look(tmp_path / "answers", lambda: None)
         assert not caplog.messages
         await look(tmp_path / "away", raising(StoreUnavailable("connection refused")))
+        await look(tmp_path / "full", raising(StoreRefused("no room left", StoreTrouble.FULL)))
         monkeypatch.setattr(store_look, "LOOK_MS", 10.0)
         answered = threading.Event()
         try:
@@ -61,5 +62,6 @@ async def test_a_store_that_is_away_or_silent_is_told_of_and_waited_for_later(
             timer.cancel()
     assert [message.partition(": ")[2].replace(str(tmp_path), "") for message in caplog.messages] == [
         "connection refused",
+        "no room left",
         "file:///silent/objects did not answer in 0.01 s",
     ]
