@@ -228,6 +228,7 @@ def test_a_bucket_is_written_read_and_left_empty(doctor: Doctor, tmp_path: Path,
     assert found["store", "access"]["status"] == "ok"
     assert found["store", "clock"]["status"] == "ok"
     assert found["store", "create-only"]["status"] == "ok"
+    assert found["store", "listing"]["status"] == "ok"
     assert found["store", "deleting"]["status"] == "ok"
     client = boto3.session.Session().client("s3", endpoint_url=s3, region_name="us-east-1")
     assert client.list_objects_v2(Bucket=BUCKET, Prefix="doctor").get("KeyCount") == 0

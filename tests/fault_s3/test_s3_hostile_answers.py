@@ -8,7 +8,8 @@ from email.utils import formatdate
 import pytest
 
 from tests.fault_s3.hostile_s3 import Answer, HostileS3, hostile_s3, listing, uploads, whole
-from tiered.cli.doctor.store import _why_not
+from tiered.cli.doctor.findings import Status
+from tiered.cli.doctor.store import _listing, _why_not
 from tiered.cold.s3.store import _MOST_REFUSED_IN_A_ROW, S3Store
 from tiered.cold.timed_store import TimedStore
 from tiered.errors import StoreRefused, StoreTrouble, StoreUnavailable
@@ -212,6 +213,20 @@ def test_a_clock_that_is_off_is_what_the_refusal_speaks_of(date: str, words: str
             LIST(store)
     assert "403 RequestTimeTooSkewed" in str(refused.value)
     assert _why_not(store, refused.value).startswith("Set this machine's clock")
+
+
+@pytest.mark.parametrize(
+    ("names", "status"), [("abc", Status.OK), ("bca", Status.FAIL), ("ac", Status.FAIL), ("", Status.FAIL)]
+)
+def test_the_doctor_finds_a_store_that_lists_in_another_order_or_late(names: str, status: Status) -> None:
+    def answer(connection: socket.socket, request: bytes) -> bool:
+        page = listing(*(f"mine/probes/k/{name}" for name in names))
+        connection.sendall(whole(page if request.startswith(b"GET") else b""))
+        return True
+
+    with hostile_s3(answer) as (store, server):
+        assert _listing(store, "probes/k").status is status
+    assert sum(asked.startswith("DELETE") for asked in server.asked) == 3
 
 
 @pytest.mark.parametrize(

@@ -160,6 +160,7 @@ def _round_trip(opened: ObjectStore) -> Iterator[CheckResult]:
         if not isinstance(opened, LocalStore):
             with suppress(TieredError):
                 yield from _promises(opened.probe())
+            yield _listing(opened, key)
     finally:
         with suppress(TieredError):
             timed.of("delete", lambda: opened.delete(key))
@@ -232,6 +233,30 @@ def _promises(found: StoreCapabilities) -> Iterator[CheckResult]:
         how = "not checked" if found.checksum_accepted else "refused"
         advice = "Size and footer are looked at after each upload all the same; a store that checks each byte is safer."
         yield warn("checksum", f"CRC-32C headers of uploads are {how}", advice, checksum_verified=False)
+
+
+def _listing(opened: ObjectStore, key: str) -> CheckResult:
+    """Objects that are not written in the order of their names are listed in it, and at once."""
+    keys = [f"{key}/{name}" for name in "bca"]
+    try:
+        for written in keys:
+            opened.put(written, b"x")
+        listed = [name for name, _ in opened.list(f"{key}/")]
+    except TieredError as error:
+        return fail("listing", str(error), _UNLISTED)
+    finally:
+        with suppress(TieredError):
+            for written in keys:
+                opened.delete(written)
+    if listed != sorted(keys):
+        return fail("listing", f"of {len(keys)} objects that were just written {len(listed)} are listed", _UNLISTED)
+    return ok("listing", "what was written is listed at once, in the order of names")
+
+
+_UNLISTED = (
+    "Allow s3:ListBucket, and use a store that lists all names in their order, as S3 does (its directory buckets do "
+    "not): a restore, `tiered verify` and reconciling rest on that."
+)
 
 
 def _gone(opened: ObjectStore, key: str) -> Iterator[CheckResult]:
