@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -154,6 +155,14 @@ class BrokerProcess:
     def get(self, path: str) -> Any:
         with urllib.request.urlopen(self.http + path, timeout=30) as answer:
             return json.load(answer)
+
+    def health(self) -> dict[str, Any]:
+        """What /readyz says, whatever its status; `status` is that."""
+        try:
+            with urllib.request.urlopen(self.http + "/readyz", timeout=10) as answer:
+                return {"status": 200, **json.load(answer)}
+        except urllib.error.HTTPError as error:
+            return {"status": error.code, **json.load(error)}
 
     def metric(self, name: str) -> float:
         with urllib.request.urlopen(self.http + "/metrics", timeout=30) as answer:

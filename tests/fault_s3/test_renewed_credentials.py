@@ -9,29 +9,16 @@ from pathlib import Path
 import pytest
 
 from tests.fault_s3.tiering_broker import eventually, fill, make_topic, tiering_broker, uploaded
+from tests.support.credentials_file import CredentialsFile
 from tiered.cold.s3 import credentials
 from tiered.cold.s3.store import S3Store
 from tiered.errors import StoreRefused, StoreTrouble
 from tiered.testing.faulty_s3 import FaultyS3
 
 
-class CredentialsFile:
-    """AWS's shared file. Nothing else of the chain gives this process any credentials."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def write(self, key: str) -> None:
-        """Puts a file with the session of this access key in its place, as tools that renew sessions do."""
-        text = f"[default]\naws_access_key_id={key}\naws_secret_access_key=secret\naws_session_token=token-of-{key}\n"
-        new = self.path.with_suffix(".new")
-        new.write_text(text)
-        new.replace(self.path)
-
-
 @pytest.fixture
 def file(faults: FaultyS3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CredentialsFile:
-    """With the session of `FIRST`."""
+    """With the session of `FIRST`. Nothing else of the chain gives this process any credentials."""
     made = CredentialsFile(tmp_path / "credentials")
     made.write("FIRST")
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")

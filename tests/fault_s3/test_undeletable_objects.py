@@ -78,8 +78,7 @@ async def test_a_deleted_topic_whose_checkpoint_may_not_be_deleted_holds_up_no_o
 
         assert await remembered() == set(ids)
         faults.inject(S3FaultKind.ACCESS_DENIED, method="DELETE", path_contains=str(ids[0]), times=None)
-        with pytest.raises(StoreRefused):
-            await broker.lifecycle.forget_deleted_topics()
+        await broker.lifecycle.forget_deleted_topics()
         assert await remembered() == {ids[0]}
         faults.heal()
         await broker.lifecycle.forget_deleted_topics()

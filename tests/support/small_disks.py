@@ -2,9 +2,13 @@
 
 import os
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+SHRINK_TRIES = 20
+"""Somebody may write between the look at the disk and its change."""
 
 
 @contextmanager
@@ -22,6 +26,32 @@ def small_disk(folder: Path, size_bytes: int) -> Iterator[Path]:
         yield folder
     finally:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def may_mount() -> bool:
+    """Whether this user may have such disks."""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            with small_disk(Path(folder) / "disk", 1 << 20):
+                return True
+        except AssertionError:
+            return False
+
+
+def shrink_to_what_is_used(folder: Path, *, besides_bytes: int) -> None:
+    """Leaves so much room on the disk at `folder`, as if others had taken the rest: no byte is written for it."""
+    for _ in range(SHRINK_TRIES):
+        status = os.statvfs(folder)
+        used_bytes = (status.f_blocks - status.f_bfree) * status.f_frsize
+        if resize(folder, used_bytes + besides_bytes):
+            return
+    raise AssertionError(f"{folder} fills faster than it can be made smaller")
+
+
+def resize(folder: Path, size_bytes: int) -> bool:
+    """Whether the disk at `folder` has that size now: it never gets smaller than what it has."""
+    command = ["mount", "-o", f"remount,size={size_bytes}", str(folder)]
+    return subprocess.run(command, capture_output=True).returncode == 0
 
 
 def take_the_rest(path: Path) -> None:

@@ -1,11 +1,7 @@
 """A PostgreSQL that was replaced by its state of before: nobody leads or gives out ids on it, everybody says what to
 do, and with the newest state everything goes on. Three real brokers."""
 
-import json
 import shutil
-import subprocess
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +13,7 @@ from tests.broker_process import BrokerProcess
 from tests.clients.raw import RawConnection
 from tests.components.brokers import Brokers
 from tests.postgres import PostgresServer
+from tests.support.database_states import DatabaseStates
 from tests.support.memory import folder_in_memory
 from tiered.cli.main import main
 from tiered.wire import messages
@@ -27,53 +24,22 @@ CHANGES = 30
 INIT_PRODUCER_ID, COORDINATOR_LOAD_IN_PROGRESS = 22, 14
 
 
-class Database:
-    """One server, whose whole state can be kept and brought back while it is stopped."""
-
-    def __init__(self, folder: Path) -> None:
-        self.server = PostgresServer(folder / "server")
-        self._folder = folder
-
-    def keep(self, name: str) -> None:
-        self.server.stop("fast")
-        self._copy(self.server.data, self._folder / name)
-        self.server.start()
-
-    def bring_back(self, name: str, *, keep: str) -> None:
-        self.server.stop("fast")
-        self.server.data.rename(self._folder / keep)
-        self._copy(self._folder / name, self.server.data)
-        self.server.start()
-
-    @staticmethod
-    def _copy(source: Path, target: Path) -> None:
-        subprocess.run(["cp", "-a", str(source), str(target)], check=True)
-
-
 @pytest.fixture
-def database() -> Iterator[Database]:
+def server() -> Iterator[PostgresServer]:
     folder = folder_in_memory("tiered-pg-")
     folder.chmod(0o755)
-    made = Database(folder)
+    made = PostgresServer(folder / "server")
     yield made
-    made.server.stop()
+    made.stop()
     shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture
-def brokers(database: Database, tmp_path: Path) -> Iterator[Brokers]:
-    made = Brokers(tmp_path, database.server.url(), settings={"min.insync.replicas": 2})
+def brokers(server: PostgresServer, tmp_path: Path) -> Iterator[Brokers]:
+    made = Brokers(tmp_path, server.url(), settings={"min.insync.replicas": 2})
     made.start()
     yield made
     made.close()
-
-
-def ready(broker: BrokerProcess) -> dict[str, Any]:
-    try:
-        with urllib.request.urlopen(f"{broker.http}/readyz", timeout=10) as answer:
-            return {"status": 200, **json.load(answer)}
-    except urllib.error.HTTPError as error:
-        return {"status": error.code, **json.load(error)}
 
 
 def init_producer_id(connection: RawConnection) -> Any:
@@ -84,13 +50,14 @@ def init_producer_id(connection: RawConnection) -> Any:
 
 
 def went_back(broker: BrokerProcess) -> bool:
-    health = ready(broker)
+    health = broker.health()
     return health["status"] == 503 and health["metadata_went_back"] is True
 
 
 def test_nobody_serves_on_a_database_that_forgot_what_was_seen_in_it(
-    database: Database, brokers: Brokers, capsys: pytest.CaptureFixture[str]
+    server: PostgresServer, brokers: Brokers, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    database = DatabaseStates(server, server.folder.parent)
     brokers.create("orders")
     database.keep("before")
     brokers.wait_whole("orders")
