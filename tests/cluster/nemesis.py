@@ -24,6 +24,15 @@ Undo = Callable[[], None]
 Begin = Callable[[ClusterProcesses, random.Random, int], Undo]
 START_S = 90.0
 """SQL is away for a minute at the most."""
+EVERYTHING = "everything"
+"""What a fault touches that is alone in its round."""
+SMALL_DISK_OF = 3
+FREE_BYTES = (0, 100_000, 600_000)
+FREE_FILES = (0, 1, 3, 10)
+OLDER_BY_S = 1.0
+"""Long enough for every broker to come back to the start that the older state lacks."""
+REFUSED_S = 30.0
+"""Until every broker refuses a database that has lost what one of them has seen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +44,8 @@ class Fault:
     touches: str
     seconds: tuple[float, float] = (3.0, 12.0)
     weight: int = 2
+    broker_id: int | None = None
+    """The only broker that it can hit."""
 
 
 def _start_again(cluster: ClusterProcesses, broker_id: int) -> None:
@@ -55,11 +66,15 @@ def _kill(cluster: ClusterProcesses, chance: random.Random, broker_id: int) -> U
 
 
 def _restart(cluster: ClusterProcesses, chance: random.Random, broker_id: int) -> Undo:
+    _stop(cluster, broker_id)
+    return lambda: _start_again(cluster, broker_id)
+
+
+def _stop(cluster: ClusterProcesses, broker_id: int) -> None:
     with suppress(Exception):  # What a shutdown under faults takes too long for, kill -9 does.
         cluster.stop(broker_id)
     if cluster.runs(broker_id):
         cluster.kill(broker_id)
-    return lambda: _start_again(cluster, broker_id)
 
 
 def _wipe(cluster: ClusterProcesses, chance: random.Random, broker_id: int) -> Undo:
@@ -82,6 +97,16 @@ def _pause(cluster: ClusterProcesses, chance: random.Random, broker_id: int) -> 
 def _fill_disk(cluster: ClusterProcesses, chance: random.Random, broker_id: int) -> Undo:
     cluster.fill_disk(broker_id)
     return lambda: cluster.free_disk(broker_id)
+
+
+def _fill_small_disk(cluster: ClusterProcesses, chance: random.Random, broker_id: int) -> Undo:
+    cluster.fill_small_disk(chance.choice(FREE_BYTES))
+    return cluster.empty_small_disk
+
+
+def _take_files(cluster: ClusterProcesses, chance: random.Random, broker_id: int) -> Undo:
+    cluster.take_files(broker_id, chance.choice(FREE_FILES))
+    return lambda: cluster.give_files(broker_id)
 
 
 def _jump_clock(cluster: ClusterProcesses, chance: random.Random, broker_id: int) -> Undo:
@@ -161,6 +186,35 @@ def _sql_frozen(cluster: ClusterProcesses, chance: random.Random, broker_id: int
     return cluster.postgres.thaw_all
 
 
+def _sql_promoted(cluster: ClusterProcesses, chance: random.Random, broker_id: int) -> Undo:
+    """An older state of PostgreSQL takes over. If nobody has seen what it lacks, brokers go on with it; else all must
+    refuse it, and go on when the newest one is there again."""
+    if not cluster.promote_older_sql(OLDER_BY_S):
+        return lambda: None
+
+    def bring_back() -> None:
+        try:
+            cluster.wait_until(cluster.all_refuse_sql, "all refuse a database that lost commits", timeout_s=REFUSED_S)
+        finally:
+            for each in cluster.ids:
+                _stop(cluster, each)
+            cluster.bring_back_newest_sql()
+            for each in cluster.ids:
+                _start_again(cluster, each)
+
+    return bring_back
+
+
+def _expire_session(cluster: ClusterProcesses, chance: random.Random, broker_id: int) -> Undo:
+    cluster.expire_session()
+    return cluster.renew_session
+
+
+def _refuse_deletes(cluster: ClusterProcesses, chance: random.Random, broker_id: int) -> Undo:
+    cluster.store.refuse_deletes()
+    return cluster.store.heal
+
+
 def _bad_store(kinds: Sequence[S3FaultKind], probability: float, seconds: float = 0.0) -> Begin:
     def begin(cluster: ClusterProcesses, chance: random.Random, broker_id: int) -> Undo:
         for each in cluster.ids:
@@ -182,6 +236,14 @@ FAULTS = (
     Fault(name="disk wiped", begin=_wipe, touches="process", seconds=(1.0, 5.0), weight=1),
     Fault(name="SIGSTOP", begin=_pause, touches="process", seconds=(1.0, 15.0), weight=4),
     Fault(name="disk full", begin=_fill_disk, touches="process", seconds=(2.0, 8.0)),
+    Fault(
+        name="small disk full",
+        begin=_fill_small_disk,
+        touches="process",
+        seconds=(4.0, 15.0),
+        broker_id=SMALL_DISK_OF,
+    ),
+    Fault(name="out of files", begin=_take_files, touches="process"),
     Fault(name="clock jump", begin=_jump_clock, touches="clock"),
     Fault(name="partition", begin=_isolated(clients=True, fault=HELD), touches="links", weight=3),
     Fault(name="partition, clients spared", begin=_isolated(clients=False, fault=HELD), touches="links", weight=3),
@@ -210,9 +272,12 @@ FAULTS = (
     ),
     Fault(name="SQL killed", begin=_sql_stopped, touches="sql", seconds=(1.0, 10.0)),
     Fault(name="SQL frozen", begin=_sql_frozen, touches="sql", seconds=(1.0, 10.0)),
+    Fault(name="SQL promoted without its last second", begin=_sql_promoted, touches=EVERYTHING, weight=1),
     Fault(name="S3 fails", begin=_bad_store(STORE_FAULTS, 0.5), touches="s3"),
     Fault(name="S3 is away", begin=_bad_store((S3FaultKind.SLOW_DOWN,), 1.0), touches="s3"),
     Fault(name="S3 is slow", begin=_bad_store((S3FaultKind.DELAY,), 0.7, seconds=1.5), touches="s3"),
+    Fault(name="session expired", begin=_expire_session, touches="s3"),
+    Fault(name="deletes refused", begin=_refuse_deletes, touches="s3"),
 )
 
 LONG_FAULTS = (
@@ -245,7 +310,7 @@ def draw_round(
     touched: set[str] = set()
     for _ in range(chance.choice((1, 1, 2, 2, 3))):
         fault = chance.choices(faults, [each.weight for each in faults])[0]
-        if fault.touches in touched:
+        if fault.touches in touched or EVERYTHING in touched or (touched and fault.touches == EVERYTHING):
             continue
         touched.add(fault.touches)
         seconds = chance.uniform(*fault.seconds)
@@ -253,7 +318,7 @@ def draw_round(
         strikes.append(
             Strike(
                 fault=fault,
-                broker_id=chance.choice(broker_ids),
+                broker_id=fault.broker_id or chance.choice(broker_ids),
                 after_s=chance.uniform(0.0, latest_s),
                 seconds=seconds,
             )

@@ -20,6 +20,9 @@ STORE_FAULTS = (
     S3FaultKind.RESET,
     S3FaultKind.RESET_AFTER,
 )
+UNDELETABLE = ("0.seg", "3.seg", "6.seg", "9.seg", "c.seg", "f.seg", "0.json", "8.json")
+"""The ends of the names of objects that may not be deleted for a while: six of sixteen segments, and an eighth of
+the pages of checkpoints."""
 
 
 class ObjectStore:
@@ -31,6 +34,7 @@ class ObjectStore:
         self.truth_url: str = urls["truth"]
         self.urls: dict[int, str] = {int(number): url for number, url in urls["proxies"].items()}
         self._client: Any = None
+        self._expired_keys: list[str] = []
 
     def __enter__(self) -> Self:
         return self
@@ -48,8 +52,18 @@ class ObjectStore:
         order = {"do": "misbehave", "broker": broker_id, "seed": seed, "kinds": names}
         self._child.ask({**order, "probability": probability, "seconds": seconds})
 
+    def refuse_deletes(self) -> None:
+        """403 for whoever deletes one of `UNDELETABLE`, until `heal`."""
+        self._child.ask({"do": "refuse_deletes", "endings": UNDELETABLE})
+
+    def expire(self, access_key: str) -> None:
+        """The session of this access key is over, for good."""
+        self._expired_keys.append(access_key)
+        self._child.ask({"do": "expire", "keys": [access_key]})
+
     def heal(self) -> None:
-        self._child.ask({"do": "heal"})
+        """Ends every fault. Sessions that are over stay so."""
+        self._child.ask({"do": "heal", "expired": self._expired_keys})
 
     def counts(self) -> dict[int, dict[str, int]]:
         """What each broker has asked for so far: `GET segment`, `PUT other`, `fault SLOW_DOWN` …"""

@@ -49,9 +49,17 @@ def carry_out(order: dict[str, Any], url: str, proxies: dict[int, FaultyS3], cou
                 kinds=tuple(S3FaultKind[name] for name in order["kinds"]),
                 seconds=order["seconds"],
             )
+        case "refuse_deletes":
+            for proxy in proxies.values():
+                for ending in order["endings"]:
+                    proxy.inject(S3FaultKind.ACCESS_DENIED, method="DELETE", path_contains=ending, times=None)
+        case "expire":
+            for proxy in proxies.values():
+                proxy.expired_keys.update(order["keys"])
         case "heal":
             for proxy in proxies.values():
                 proxy.heal()
+                proxy.expired_keys.update(order["expired"])
         case "counts":
             return {number: dict(count) for number, count in counts.items()}
     return None

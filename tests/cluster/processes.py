@@ -5,12 +5,13 @@ is a port of the proxy, so that whoever connects to it crosses a link that can b
 """
 
 import os
+import resource
 import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -22,11 +23,16 @@ from tests.cluster.clocks import ClockFile
 from tests.cluster.network import S3, SQL, Network, broker_name
 from tests.cluster.object_store import BUCKET, PREFIX, ObjectStore
 from tests.postgres import PostgresServer
+from tests.support.credentials_file import CredentialsFile
+from tests.support.database_states import DatabaseStates
 from tests.support.memory import folder_in_memory
+from tests.support.small_disks import resize, shrink_to_what_is_used, small_disk
 from tiered.testing.moto_s3 import ENVIRON
 
 DEFAULTS: dict[str, object] = {"default.replication.factor": 3, "min.insync.replicas": 2}
 UNLIMITED = "unlimited"
+SMALL_DISK_BYTES = 1 << 30
+"""Of memory, which is taken as far as there are data. A soak of an hour needs a fifth of it."""
 
 
 class ClusterProcesses:
@@ -39,7 +45,9 @@ class ClusterProcesses:
         brokers: int = 3,
         settings: Mapping[str, object] | None = None,
         seed: int = 0,
+        small_disk_of: int | None = None,
     ) -> None:
+        """The broker `small_disk_of` has a disk of its own, which `fill_small_disk` fills: that needs root."""
         self.folder = folder
         self.ids = tuple(range(1, brokers + 1))
         self.settings = {**DEFAULTS, **(settings or {})}
@@ -47,6 +55,10 @@ class ClusterProcesses:
         self.paused: set[int] = set()
         self.ports: dict[int, int] = {}
         self.clocks: dict[int, ClockFile] = {}
+        self.small_disk_of = small_disk_of
+        self._session = 1
+        self._files: dict[int, tuple[int, int]] = {}
+        """Limits on open files, before they were lowered."""
         self._seed = seed
         self._stack = ExitStack()
         self._sql_runs = False
@@ -61,11 +73,16 @@ class ClusterProcesses:
             self.postgres = PostgresServer(sql_folder)
             self._sql_runs = True
             stack.callback(self._stop_sql_for_good)
+            self._states = DatabaseStates(self.postgres, sql_folder)
+            self._credentials = CredentialsFile(self.folder / "credentials")
+            self._credentials.write(self.access_key)
             self.store = stack.enter_context(ObjectStore(self.folder, brokers=len(self.ids)))
             self.network = stack.enter_context(Network(self.folder, seed=self._seed))
             self.network.aim(SQL, str(sql_folder / ".s.PGSQL.5432"))
             for broker_id in self.ids:
                 self._make(broker_id)
+            if self.small_disk_of is not None:
+                stack.enter_context(_small_disk_that_stays(self.brokers[self.small_disk_of].data))
             stack.callback(self._kill_all)
             self._stack = stack.pop_all()
         return self
@@ -91,7 +108,14 @@ class ClusterProcesses:
             *("--meta", f"postgresql://postgres@127.0.0.1:{sql_port}/postgres?sslmode=disable&gssencmode=disable"),
             *("--store", f"s3://{BUCKET}/{PREFIX}?endpoint_url=http://127.0.0.1:{s3_port}"),
             settings=self.settings,
-            environ={**ENVIRON, **self.clocks[broker_id].environ()},
+            environ={
+                **ENVIRON,
+                # The shared file alone has credentials.
+                "AWS_ACCESS_KEY_ID": "",
+                "AWS_SECRET_ACCESS_KEY": "",
+                "AWS_SHARED_CREDENTIALS_FILE": str(self._credentials.path),
+                **self.clocks[broker_id].environ(),
+            },
         )
 
     # The brokers
@@ -142,15 +166,53 @@ class ClusterProcesses:
         pid = self.brokers[broker_id].pid
         subprocess.run(["prlimit", f"--pid={pid}", f"--fsize={limit}:{UNLIMITED}"], check=True)
 
+    def fill_small_disk(self, besides_bytes: int) -> None:
+        """So much is free from now on. ENOSPC, and statvfs shows it."""
+        assert self.small_disk_of is not None, "no broker has a small disk"
+        shrink_to_what_is_used(self.brokers[self.small_disk_of].data, besides_bytes=besides_bytes)
+
+    def empty_small_disk(self) -> None:
+        if self.small_disk_of is not None:
+            assert resize(self.brokers[self.small_disk_of].data, SMALL_DISK_BYTES)
+
+    def take_files(self, broker_id: int, besides: int) -> None:
+        """The broker can open so many files more than it has open now, and no others: EMFILE."""
+        pid = self.brokers[broker_id].pid
+        soft, hard = self._files[broker_id] = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        count = len(os.listdir(f"/proc/{pid}/fd")) + besides
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (min(count, soft), hard))
+
+    def give_files(self, broker_id: int) -> None:
+        limits = self._files.pop(broker_id, None)
+        if limits is not None:
+            resource.prlimit(self.brokers[broker_id].pid, resource.RLIMIT_NOFILE, limits)
+
     def wipe(self, broker_id: int) -> None:
         """The broker's disk is replaced by an empty one. It must not run."""
         assert not self.runs(broker_id)
-        shutil.rmtree(self.brokers[broker_id].data)
+        for path in self.brokers[broker_id].data.iterdir():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
 
     def _kill_all(self) -> None:
         for broker_id, broker in self.brokers.items():
             self.resume(broker_id) if self.runs(broker_id) else None
             broker.ensure_stopped()
+
+    # The store's sessions
+
+    @property
+    def access_key(self) -> str:
+        """That of the session in the brokers' shared credentials file."""
+        return f"SESSION{self._session:09}"
+
+    def expire_session(self) -> None:
+        """The store refuses the credentials in the brokers' file from now on."""
+        self.store.expire(self.access_key)
+
+    def renew_session(self) -> None:
+        """Puts the next session into the brokers' file."""
+        self._session += 1
+        self._credentials.write(self.access_key)
 
     # PostgreSQL
 
@@ -163,6 +225,36 @@ class ClusterProcesses:
         if not self._sql_runs:
             self.postgres.start()
             self._sql_runs = True
+
+    def promote_older_sql(self, age_s: float) -> bool:
+        """Replaces PostgreSQL by its state of so long ago. Whether a broker has seen what is lost with it: then
+        `bring_back_newest_sql` has to follow."""
+        self._states.keep("older")
+        time.sleep(age_s)
+        seen = self._starts_of_sql()
+        self._states.bring_back("older", keep="newest")
+        if seen <= self._starts_of_sql():
+            self._states.forget()
+            return False
+        return True
+
+    def bring_back_newest_sql(self) -> None:
+        """As it was when it was replaced. No broker may run."""
+        self._states.bring_back("newest", keep="refused")
+        self._states.forget()
+
+    def _starts_of_sql(self) -> set[str]:
+        """Those that some broker has met. Nothing is written under another one (decision 0029)."""
+        with self.engine.connect() as conn:
+            return set(conn.execute(text("SELECT server FROM database_start")).scalars())
+
+    def all_refuse_sql(self) -> bool:
+        """Whether every broker knows that the database has lost something, and says so."""
+        try:
+            healths = [broker.health() for broker in self.brokers.values()]
+        except OSError:
+            return False
+        return all(health["status"] == 503 and health["metadata_went_back"] for health in healths)
 
     def _stop_sql_for_good(self) -> None:
         if self._sql_runs:
@@ -249,8 +341,21 @@ class ClusterProcesses:
             if self.runs(broker_id):
                 self.resume(broker_id)
                 self.free_disk(broker_id)
+                self.give_files(broker_id)
+        self.empty_small_disk()
         for clock in self.clocks.values():
             clock.set_offset_s(0)
+
+
+@contextmanager
+def _small_disk_that_stays(folder: Path) -> Iterator[None]:
+    """A small disk at `folder`, whose files are in the folder itself when it is gone: evidence of a failed run."""
+    kept = folder.with_suffix(".kept")
+    with small_disk(folder, SMALL_DISK_BYTES):
+        yield
+        shutil.copytree(folder, kept)
+    folder.rmdir()
+    kept.rename(folder)
 
 
 def members_of(row: Any) -> list[tuple[int, int]]:

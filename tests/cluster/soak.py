@@ -22,7 +22,7 @@ from tests.cluster.child import Child
 from tests.cluster.evidence import read_partitions
 from tests.cluster.history import read_history
 from tests.cluster.java_loop import java_command
-from tests.cluster.nemesis import FAULTS, LONG_FAULTS, Fault, Nemesis, draw_round
+from tests.cluster.nemesis import FAULTS, LONG_FAULTS, SMALL_DISK_OF, Fault, Nemesis, draw_round
 from tests.cluster.processes import ClusterProcesses
 from tests.cluster.soak_report import SoakFigures, silences_s
 from tests.cluster.transaction_checks import LoopGroup, check_transactions
@@ -39,7 +39,9 @@ from tests.cluster.transaction_workload import (
     READERS,
     READS_HISTORY,
 )
-from tests.cluster.workload_process import PROBER, WATCHERS
+from tests.cluster.upkeep import Upkeep
+from tests.cluster.workload_process import BRIEF, PROBER, WATCHERS
+from tests.support.small_disks import may_mount
 
 HOT, COLD = "soak-hot", "soak-cold"
 CONFIGS = {
@@ -48,11 +50,19 @@ CONFIGS = {
     # The past is cold alone: consumers and replicas that come back read it from there.
     COLD: {"segment.bytes": "150000", "local.retention.bytes": "1", "retention.ms": "-1"},
 }
+BRIEF_CONFIG = {
+    "segment.bytes": "10000",
+    "local.retention.bytes": "1",
+    "retention.bytes": "30000",
+    "tiered.purge.grace.ms": "1000",
+}
 PARTITIONS_EACH = 2
 SETTINGS: dict[str, object] = {
     "log.retention.check.interval.ms": 2000,
     "tiered.sweep.interval.ms": 5000,
     "tiered.upload.timeout.ms": 20_000,
+    "tiered.reconcile.interval.ms": 2000,
+    "tiered.reconcile.period.ms": 10_000,
     "replica.lag.time.max.ms": 10_000,
     # A clock that jumps back refuses no record. librdkafka takes a new epoch at such a refusal, and sends again what it
     # has under way on other partitions, where it may stand already if a broker is killed meanwhile (librdkafka #4953).
@@ -88,7 +98,10 @@ class Soak:
             seed=seed, minutes=minutes, brokers=brokers, partitions=len(self.partitions), per_second=per_second
         )
         self._chance = random.Random(seed)
-        self._faults = faults
+        wants_small_disk = any(fault.broker_id == SMALL_DISK_OF for fault in faults)
+        self._has_small_disk = wants_small_disk and may_mount()
+        self._lacks_small_disk = wants_small_disk and not self._has_small_disk
+        self._faults = [fault for fault in faults if self._has_small_disk or fault.broker_id != SMALL_DISK_OF]
         self._settings = {**SETTINGS, **(settings or {})}
         self._round_s = round_s
         self._java = java
@@ -99,7 +112,11 @@ class Soak:
         self._transactions.mkdir(parents=True, exist_ok=True)
         figures = self.figures
         with ClusterProcesses(
-            self.folder, brokers=figures.brokers, settings=self._settings, seed=figures.seed
+            self.folder,
+            brokers=figures.brokers,
+            settings=self._settings,
+            seed=figures.seed,
+            small_disk_of=SMALL_DISK_OF if self._has_small_disk else None,
         ) as cluster:
             for step in (self._begin, self._live, self._judge):
                 try:
@@ -114,6 +131,7 @@ class Soak:
         cluster.start()
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
         topics = [NewTopic(topic, PARTITIONS_EACH, self.figures.brokers, config=CONFIGS[topic]) for topic in CONFIGS]
+        topics.append(NewTopic(BRIEF[0], 1, self.figures.brokers, config=BRIEF_CONFIG))
         for topic, config in TRANSACTION_CONFIGS.items():
             count = sum(name == topic for name, _ in (*INPUTS, *OUTPUTS))
             topics.append(NewTopic(topic, count, self.figures.brokers, config=config))
@@ -148,6 +166,8 @@ class Soak:
     def _rounds(self, cluster: ClusterProcesses, clients: Child) -> None:
         nemesis = Nemesis(cluster, self._chance)
         figures = self.figures
+        if self._lacks_small_disk:
+            self._note("no small disk is filled: this user may not mount one")
         ends = time.monotonic() + figures.minutes * 60
         while time.monotonic() < ends:
             began = time.monotonic()
@@ -200,6 +220,9 @@ class Soak:
         figures.complaints += [f"a producer ended: {words}" for words in progress["fatal"]]
         self._note(f"errors of readers: {progress['errors']}")
         self._note(f"ends of loops: {progress['loops']}")
+        upkeep = Upkeep(cluster, BRIEF[0])
+        figures.complaints += upkeep.wait(HEALING_S)
+        self._note(f"objects that wait because their deletion was refused: {upkeep.refused}")
         # Replicas have everything by now; what a leader has not yet uploaded stays hot.
         cluster.wait_until(cluster.is_in_sync, "every replica is in sync before the end", timeout_s=HEALING_S)
         time.sleep(2.0)

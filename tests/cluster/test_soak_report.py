@@ -8,7 +8,7 @@ import pytest
 
 from tests.cluster.checker import check
 from tests.cluster.history import Kind, Operation, Outcome, value_of
-from tests.cluster.nemesis import FAULTS, draw_round
+from tests.cluster.nemesis import EVERYTHING, FAULTS, SMALL_DISK_OF, draw_round
 from tests.cluster.soak import main, write_report
 from tests.cluster.soak_report import SoakFigures, silences_s
 
@@ -37,6 +37,16 @@ def test_faults_of_a_round_touch_different_things_and_end_within_it() -> None:
         strikes = draw_round(chance, (1, 2, 3), 30.0)
         assert len({strike.fault.touches for strike in strikes}) == len(strikes)
         assert all(strike.after_s + strike.seconds <= 30.0 for strike in strikes)
+
+
+def test_a_promoted_database_is_alone_in_its_round_and_the_small_disk_has_one_broker() -> None:
+    chance = random.Random(3)
+    rounds = [draw_round(chance, (1, 2, 3), 30.0) for _ in range(2000)]
+    alone = [strikes for strikes in rounds if any(strike.fault.touches == EVERYTHING for strike in strikes)]
+    assert alone
+    assert {len(strikes) for strikes in alone} == {1}
+    hit = {strike.broker_id for strikes in rounds for strike in strikes if strike.fault.name == "small disk full"}
+    assert hit == {SMALL_DISK_OF}
 
 
 def test_the_same_seed_draws_the_same_rounds() -> None:

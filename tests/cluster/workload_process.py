@@ -21,6 +21,9 @@ from tests.faults.ledger import watermarks
 PROBER = 4
 INPUTS_SHARE = 0.2
 """Inputs for transactions, beside the records of all producers but the prober."""
+BRIEF = ("soak-brief", 0)
+"""Its records go soon, and are never read: uploads, retention and deletions have work there to the very end."""
+BRIEF_SENDER, BRIEF_PER_SECOND = 5, 15.0
 CLASSIC_GROUP, NEW_GROUP = 201, 202
 WATCHERS = (frozenset({101}), frozenset({102}), frozenset({111, 112}), frozenset({121}))
 """Each of these sets sees every record: two by assignment, two groups."""
@@ -86,6 +89,9 @@ class Workload:
         self._readers = [
             Reader(plan, self._bootstrap, self._partitions, self._history) for plan in readers(options["rack"])
         ]
+        brief = SenderPlan(client=BRIEF_SENDER, per_second=BRIEF_PER_SECOND, config={**PATIENT, "linger.ms": 20})
+        self._brief_history = HistoryWriter(Path(options["history"]).with_name("brief"))
+        self._brief = Sender(brief, self._bootstrap, [BRIEF], self._brief_history)
         self._transactions = TransactionWorkload(
             self._bootstrap,
             Path(options["transactions"]),
@@ -95,7 +101,7 @@ class Workload:
         )
 
     def start(self) -> None:
-        for thread in (*self._senders, *self._readers):
+        for thread in (*self._senders, *self._readers, self._brief):
             thread.start()
         self._transactions.start()
 
@@ -106,7 +112,7 @@ class Workload:
             "acknowledged": {sender.plan.client: sender.acknowledged for sender in self._senders},
             "read": {reader.plan.client: sum(reader.positions.values()) for reader in self._readers},
             "all_read": not self._behind(dict.fromkeys(range(len(self._partitions)), 1)),
-            "fatal": [words for sender in (*self._senders, transactions.sender) for words in sender.fatal],
+            "fatal": [words for sender in (*self._senders, self._brief, transactions.sender) for words in sender.fatal],
             "errors": [words for reader in (*self._readers, *transactions.readers) for words in reader.errors],
             "loops": transactions.lives(),
         }
@@ -155,6 +161,8 @@ class Workload:
     def stop(self) -> None:
         """Everything ends; sends without an outcome are unknown."""
         self.stop_sending(1.0)
+        self._brief.finish(1.0)
+        self._brief_history.close()
         for reader in self._readers:
             reader.finish()
         self._transactions.stop()
