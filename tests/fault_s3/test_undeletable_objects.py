@@ -11,7 +11,6 @@ import pytest
 from tests.fault_s3.moto_server import BUCKET
 from tests.fault_s3.tiering_broker import committed, eventually, fill, make_topic, tiering_broker, uploaded
 from tiered.cold.s3.store import S3Store
-from tiered.errors import StoreRefused
 from tiered.meta import topics
 from tiered.testing.faulty_s3 import FaultyS3, S3FaultKind
 from tiered.testing.moto_s3 import s3_client
