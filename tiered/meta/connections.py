@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 MAX_POSTGRES_CONNECTIONS = 4
 _SOCKET = "tiered_socket"
 _SERVER = "tiered_server"
+_PROCESS = new_uuid()
+"""Process ids come again."""
 
 
 def engine_for(url: str, *, deadline_ms: int) -> Engine:
@@ -114,7 +116,7 @@ def _sqlite_engine(url: URL, *, deadline_ms: int) -> Engine:
     @event.listens_for(engine, "connect")
     def set_up(connection: sqlite3.Connection, record: Any) -> None:
         # Nothing starts but this process, which has the file for itself.
-        record.info[_SERVER] = f"process {new_uuid()}"
+        record.info[_SERVER] = f"process {os.getpid()} of {_PROCESS}"
         (mode,) = connection.execute("PRAGMA journal_mode=WAL").fetchone()
         # A file system without shared memory keeps the rollback journal, which needs one sync more.
         connection.execute(f"PRAGMA synchronous={'FULL' if mode == 'wal' else 'EXTRA'}")
