@@ -147,12 +147,14 @@ class History:
 def require_compared(conn: Connection) -> None:
     """Returns when every broker in service has compared this start of the database with what it had seen. Who does not
     live is put out of service soon. Raises CoordinatorLoading."""
-    silent = select(broker.c.broker_id).where(broker.c.fenced.is_(False), broker.c.heartbeat_at_ms == NOT_YET)
-    found = conn.execute(silent.limit(1)).scalar()
+    found = conn.execute(_SILENT).scalar()
     if found is not None:
         raise CoordinatorLoading(
             f"the database was started anew, and broker {found} has not compared it with what it had seen; ask again"
         )
+
+
+_SILENT = select(broker.c.broker_id).where(broker.c.fenced.is_(False), broker.c.heartbeat_at_ms == NOT_YET).limit(1)
 
 
 def _written_down(conn: Connection, cluster_id: str, server: str) -> Seen:

@@ -331,8 +331,13 @@ def list_overdue_planned(
 
     A broker that still uploads one learns of it when its commit is refused, and plans again.
     """
-    others = segment.c.owner.not_in(except_owners)
-    return _planned(conn, limit, segment.c.planned_at_ms < planned_before_ms, others)
+    return _planned(
+        conn,
+        limit,
+        segment.c.planned_at_ms < planned_before_ms,
+        _OF_OTHERS,
+        parameters={"except_owners": list(except_owners)},
+    )
 
 
 def list_purgeable(
@@ -459,14 +464,16 @@ def _retired(dialect: str) -> Select[Any]:
     )
 
 
-def _planned(conn: Connection, limit: int, *conditions: ColumnElement[bool]) -> tuple[SegmentRow, ...]:
+def _planned(
+    conn: Connection, limit: int, *conditions: ColumnElement[bool], parameters: Mapping[str, Any] | None = None
+) -> tuple[SegmentRow, ...]:
     statement = (
         select(segment)
         .where(segment.c.state == SegmentState.PLANNED, *conditions)
         .order_by(segment.c.deadline_ms, segment.c.object_id)
         .limit(limit)
     )
-    return _rows(conn, statement)
+    return _rows(conn, statement, parameters)
 
 
 def _find(conn: Connection, object_id: UUID) -> SegmentRow | None:
@@ -474,6 +481,8 @@ def _find(conn: Connection, object_id: UUID) -> SegmentRow | None:
 
 
 _ONE = select(segment).where(segment.c.object_id == bindparam("its_id"))
+# Made once: a list that is put into a statement is a circle for the collector.
+_OF_OTHERS = segment.c.owner.not_in(bindparam("except_owners", expanding=True))
 _CHANGED = (
     select(segment)
     .where(segment.c.change_number > bindparam("number"))
