@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.error import HTTPError
 
 import pytest
 from confluent_kafka import Producer
@@ -72,6 +73,16 @@ def transactions(broker: BrokerProcess) -> dict[str, tuple[str, int]]:
     return {row["transactional_id"]: (row["state"], row["coordinator"]) for row in rows}
 
 
+def states(broker: BrokerProcess) -> set[str]:
+    """None of them while nobody coordinates what a broker did that has just died: the list is refused as a whole."""
+    try:
+        return {state for state, _ in transactions(broker).values()}
+    except HTTPError as error:
+        if error.code != 503:
+            raise
+        return set()
+
+
 def test_a_healthy_transaction_survives_a_coordinator_whose_clock_was_behind(
     tmp_path: Path, postgres_databases: "PostgresDatabases"
 ) -> None:
@@ -96,7 +107,7 @@ def test_a_dead_producers_transaction_ends_although_its_coordinators_clock_was_a
             begun(right.bootstrap, f"id-{number}", "t", transaction_timeout_ms=10_000)
         assert 1 in {coordinator for _, coordinator in transactions(right).values()}
         ahead.kill()
-        eventually(lambda: {state for state, _ in transactions(right).values()} == {"CompleteAbort"})
+        eventually(lambda: states(right) == {"CompleteAbort"})
 
 
 @pytest.mark.parametrize("offset_s", [OFF_S, -OFF_S])

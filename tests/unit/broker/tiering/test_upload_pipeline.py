@@ -140,8 +140,12 @@ async def test_a_partition_that_the_store_alone_refuses_holds_up_nobody(tmp_path
 
 
 @pytest.mark.parametrize("trouble", [StoreTrouble.DENIED, StoreTrouble.LOCKED])
-async def test_one_refused_object_lets_no_other_partition_rest(tmp_path: Path, trouble: StoreTrouble) -> None:
+async def test_one_refused_object_lets_no_other_partition_rest(
+    tmp_path: Path, trouble: StoreTrouble, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with uploading(tmp_path, 3, concurrency=1) as parts:
+        now_ms = parts.made.clock.monotonic_ms()  # It stands still: a rest is a second.
+        monkeypatch.setattr(parts.made.clock, "monotonic_ms", lambda: now_ms)
         parts.store.fails = lambda key: StoreRefused("not this one", trouble) if "/0/" in key else None
         parts.look()
         await parts.idle()
