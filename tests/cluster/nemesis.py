@@ -196,11 +196,11 @@ def _sql_promoted(cluster: ClusterProcesses, chance: random.Random, broker_id: i
         try:
             cluster.wait_until(cluster.all_refuse_sql, "all refuse a database that lost commits", timeout_s=REFUSED_S)
         finally:
-            for each in cluster.ids:
-                _stop(cluster, each)
+            for number in cluster.ids:
+                _stop(cluster, number)
             cluster.bring_back_newest_sql()
-            for each in cluster.ids:
-                _start_again(cluster, each)
+            for number in cluster.ids:
+                _start_again(cluster, number)
 
     return bring_back
 

@@ -32,7 +32,7 @@ from tiered.testing.moto_s3 import ENVIRON
 DEFAULTS: dict[str, object] = {"default.replication.factor": 3, "min.insync.replicas": 2}
 UNLIMITED = "unlimited"
 SMALL_DISK_BYTES = 1 << 30
-"""Of memory, which is taken as far as there are data. A soak of an hour needs a fifth of it."""
+"""The disk is in memory, and takes only as much as is written to it: a fifth of this in an hour of soak."""
 
 
 class ClusterProcesses:

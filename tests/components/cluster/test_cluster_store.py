@@ -100,9 +100,9 @@ def test_a_second_cluster_on_the_store_of_a_first_one_is_refused_and_leaves_its_
     with closing(sqlite3.connect(first.data / "meta.db")) as conn:
         ((cluster_id,),) = conn.execute("SELECT cluster_id FROM cluster").fetchall()
     second = make_broker(*bucket, "--meta", meta, name="second")
-    said = refusal(second)
-    assert f"the store file://{tmp_path}/bucket belongs to cluster {cluster_id}, and the database of --meta is" in said
-    assert "Give --store another prefix; or the --meta of cluster" in said
+    line = refusal(second)
+    assert f"the store file://{tmp_path}/bucket belongs to cluster {cluster_id}, and the database of --meta is" in line
+    assert "Give --store another prefix; or the --meta of cluster" in line
     assert not second.data.exists()
     first.stop()
     assert main(["restore", "--from", f"file://{tmp_path}/bucket", "--meta", meta, "--apply"]) == 0
