@@ -34,6 +34,13 @@ class InSyncReplica(NamedTuple):
     broker_epoch: int
 
 
+class DataFolderOwner(NamedTuple):
+    """The broker, and its cluster, that a data folder belongs to."""
+
+    broker_id: int
+    cluster_id: str
+
+
 def is_legal_topic_name(name: str) -> bool:
     """True when Kafka would accept `name`: 1 to 249 of `[a-zA-Z0-9._-]`, and neither `.` nor `..`."""
     return _LEGAL_TOPIC_NAME.match(name) is not None and name not in (".", "..")

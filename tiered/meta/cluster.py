@@ -18,6 +18,7 @@ from sqlalchemy import Connection, func, insert, select, update
 from sqlalchemy.sql.elements import ColumnElement
 
 from tiered.errors import CorruptMetadata
+from tiered.ids import DataFolderOwner
 from tiered.meta.tables import ONLY_ROW, cluster
 
 CHANNEL = "tiered_change"
@@ -39,6 +40,8 @@ class ClusterRow:
     security_change_number: int = 0
     went_back: str | None = None
     """Why nobody may use this database, where a broker has seen more in it than it has."""
+    kept_disks: tuple[DataFolderOwner, ...] = ()
+    """The disks that a restore took along, and that no broker has registered with yet."""
 
 
 def ensure(conn: Connection, *, cluster_id: str, now_ms: int) -> ClusterRow:
@@ -135,6 +138,7 @@ _ROW = select(
     cluster.c.settings_change_number,
     cluster.c.security_change_number,
     cluster.c.went_back,
+    cluster.c.kept_disks,
 ).where(cluster.c.id == ONLY_ROW)
 
 
@@ -144,4 +148,12 @@ def find(conn: Connection) -> ClusterRow | None:
     if row is None:
         return None
     saw(conn, row["change_number"])
-    return ClusterRow(**row)
+    return ClusterRow(**{**row, "kept_disks": tuple(DataFolderOwner(*pair) for pair in row["kept_disks"])})
+
+
+def forget_kept_disk(conn: Connection, broker_id: int) -> None:
+    """The broker has registered with the disk that it was to keep, and may have another one from now on."""
+    row = load(conn)
+    left = [disk for disk in row.kept_disks if disk.broker_id != broker_id]
+    if len(left) < len(row.kept_disks):
+        conn.execute(update(cluster).where(cluster.c.id == ONLY_ROW).values(kept_disks=left))

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from sqlalchemy import Connection, insert, select, update
 
 from tiered.errors import CoordinatorLoading, MetadataWentBack
+from tiered.ids import DataFolderOwner
 from tiered.meta import cluster
 from tiered.meta.clock import now_ms
 from tiered.meta.tables import ONLY_ROW, broker, database_start
@@ -76,8 +77,12 @@ class History:
         committed. None for a database of no cluster, or of another one than this broker's: a registration refuses it,
         and it is left as it is."""
         row, known = cluster.find(conn), self._known
-        if row is None or (known is not None and known.cluster_id != row.cluster_id):
+        if row is None:
             return None
+        if known is not None and known.cluster_id != row.cluster_id:
+            if DataFolderOwner(self._broker_id, known.cluster_id) not in row.kept_disks:
+                return None
+            known = None  # A restore took this disk along: its cluster goes on in a database of its own.
         if row.went_back is not None:
             return Look(reason=row.went_back)
         began = _written_down(conn, row.cluster_id, server)
@@ -99,6 +104,8 @@ class History:
         reason, began = look.reason, look.began
         with self._lock:
             known = self._known
+            if known is not None and began is not None and known.cluster_id != began.cluster_id:
+                known = None
             lowest, is_another = look.lowest_change_number, began is not None and known and known.start != began.start
             if known is not None and is_another and known.change_number > lowest:
                 # The last answers of the start before came while this one was looked at.

@@ -10,6 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Table, func, insert, inspect, select, update
 
+from tiered.config.groups import GroupSettings
 from tiered.errors import InvalidConfig
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.formats.pin_entries import PinEntry
@@ -34,11 +35,15 @@ from tiered.meta.tables import (
     segment,
     topic,
     topic_config,
+    transaction_partition,
+    transactional_producer,
 )
 from tiered.rules.groups.coordinator_slot import coordinator_slot as slot_of
 from tiered.rules.replication.elections import NO_REGISTRATION
 from tiered.rules.segments.restore_plan import RestoredPartition, RestoredTopic, RestorePlan
+from tiered.rules.segments.restored_logs import UnendedTransaction
 from tiered.rules.segments.segment_states import SegmentState
+from tiered.rules.transactions.transaction_state import KEEPS_EPOCH, NO_EPOCH, NO_PRODUCER_ID, TransactionState
 from tiered.runtime import crash_point
 
 ROWS_AT_ONCE = 500
@@ -129,6 +134,7 @@ def write(
             settings_change_number=number,
             security_change_number=number,
             store=store,
+            kept_disks=plan.kept_disks,
         )
     )
     written = 0
@@ -182,10 +188,23 @@ def _tables(plan: RestorePlan, now_ms: int) -> Iterator[tuple[Table, Iterable[di
     yield (
         segment,
         (
-            _segment_row(each, its, committed, number)
+            _segment_row(each, its, committed, number, now_ms)
             for each in plan.topics
             for its in each.partitions
             for committed in its.segments
+        ),
+    )
+    yield transactional_producer, (_unended_row(its, _slots(plan), now_ms) for its in plan.unended)
+    yield (
+        transaction_partition,
+        (
+            {
+                "transactional_id": _unended_id(its),
+                "topic_id": where.topic_id,
+                "partition": where.partition,
+            }
+            for its in plan.unended
+            for where in its.partitions
         ),
     )
     yield acl, ({**asdict(each), "created_at_ms": now_ms} for each in plan.acls)
@@ -202,9 +221,9 @@ def _tables(plan: RestorePlan, now_ms: int) -> Iterator[tuple[Table, Iterable[di
             for its in each.ranges
         ),
     )
-    if plan.slot_count is None:
+    if plan.slot_count is None and not plan.unended:
         return
-    slot_count = plan.slot_count
+    slot_count = _slots(plan)
     yield (
         coordinator_slot,
         (
@@ -255,6 +274,37 @@ def _tables(plan: RestorePlan, now_ms: int) -> Iterator[tuple[Table, Iterable[di
     )
 
 
+def _slots(plan: RestorePlan) -> int:
+    """So many as the bucket says; else the default. The first broker changes them where it is told another number."""
+    return plan.slot_count or GroupSettings().offsets_topic_num_partitions
+
+
+def _unended_id(its: UnendedTransaction) -> str:
+    """Its own is not known, and its producer gets another producer id when it begins again."""
+    return f"restored-producer-{its.producer_id}"
+
+
+def _unended_row(its: UnendedTransaction, slot_count: int, now_ms: int) -> dict[str, Any]:
+    """Decided: its coordinator aborts it as soon as it has the slot. The epoch is above that of whatever the producer
+    still sends."""
+    transactional_id = _unended_id(its)
+    return {
+        "transactional_id": transactional_id,
+        "slot": slot_of(transactional_id, slot_count),
+        "producer_id": its.producer_id,
+        "producer_epoch": its.producer_epoch + 1,
+        "last_producer_epoch": NO_EPOCH,
+        "previous_producer_id": NO_PRODUCER_ID,
+        "next_producer_id": NO_PRODUCER_ID,
+        "timeout_ms": 0,
+        "state": TransactionState.PREPARE_ABORT.value,
+        "protocol": KEEPS_EPOCH,
+        "started_at_ms": now_ms,
+        "changed_at_ms": now_ms,
+        "coordinator_epoch": -1,
+    }
+
+
 def _topic_row(each: RestoredTopic, now_ms: int, number: int) -> dict[str, Any]:
     return {
         "topic_id": each.topic_id,
@@ -269,7 +319,7 @@ def _topic_row(each: RestoredTopic, now_ms: int, number: int) -> dict[str, Any]:
 
 
 def _partition_row(each: RestoredTopic, its: RestoredPartition, number: int) -> dict[str, Any]:
-    """No broker has any of it on disk, so any may lead: the first replica, as soon as it registers."""
+    """The first replica leads as soon as it registers: its log is the furthest, or no broker has any of it on disk."""
     return {
         "topic_id": each.topic_id,
         "partition": its.partition,
@@ -300,16 +350,20 @@ def _pin_row(each: PinEntry, now_ms: int) -> dict[str, Any]:
 
 
 def _segment_row(
-    each: RestoredTopic, its: RestoredPartition, committed: CommittedSegment, number: int
+    each: RestoredTopic, its: RestoredPartition, committed: CommittedSegment, number: int, now_ms: int
 ) -> dict[str, Any]:
     columns = asdict(committed)
     del columns["min_timestamp_is_proven"]
     columns["max_timestamp_is_proven"] = bool(committed.max_timestamp_is_proven)
+    # The log start on a disk may be above that in the bucket.
+    is_retired = committed.end_offset <= its.log_start_offset
     return {
         **columns,
         "topic_id": each.topic_id,
         "partition": its.partition,
-        "state": SegmentState.COMMITTED,
+        "state": SegmentState.RETIRED if is_retired else SegmentState.COMMITTED,
+        "retired_at_ms": now_ms if is_retired else None,
+        "purge_after_ms": now_ms if is_retired else None,
         "owner": NOBODY,
         "planned_at_ms": committed.committed_at_ms,
         "deadline_ms": committed.committed_at_ms,

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, IsolationLevel, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from tiered.cli import main
 from tiered.cold.bucket import checkpoints, group_checkpoints
 from tiered.cold.bucket.signs_of_life import live_brokers
 from tiered.cold.opening import open_store
+from tiered.errors import InvalidConfig
 from tiered.meta import cluster as cluster_row
 from tiered.meta.engine import Database
 from tiered.meta.producer_ids import allocate_block
@@ -50,6 +51,24 @@ def produce(c: LocalCluster, topic: str, first: int, count: int, *, partitions: 
             timestamp=1_600_000_000_000 + number,
         )
     assert producer.flush(WAIT_S) == 0
+
+
+def open_transaction(c: LocalCluster, topic: str) -> None:
+    """Leaves a record in a transaction that nobody ends."""
+    producer = Producer({"bootstrap.servers": c.bootstrap, "transactional.id": "left-open"})
+    producer.init_transactions(WAIT_S)
+    producer.begin_transaction()
+    producer.produce(topic, b"never decided", partition=0)
+    assert producer.flush(WAIT_S) == 0
+
+
+def ends(c: LocalCluster, topic: str) -> tuple[int, ...]:
+    """The high watermark and the last stable offset of partition 0."""
+    admin, where = AdminClient({"bootstrap.servers": c.bootstrap}), TopicPartition(topic, 0)
+    return tuple(
+        admin.list_offsets({where: OffsetSpec.latest()}, isolation_level=level)[where].result(WAIT_S).offset
+        for level in (IsolationLevel.READ_UNCOMMITTED, IsolationLevel.READ_COMMITTED)
+    )
 
 
 def read_all(c: LocalCluster, topics: list[str]) -> Records:
@@ -122,6 +141,7 @@ class FirstLife:
                 c.create_topic(topic, partitions=partitions, configs={"retention.ms": -1, "max.message.bytes": 77_777})
             c.create_topic("gone", partitions=1)
             c.create_topic("never-uploaded", partitions=2)
+            c.create_topic("undecided", partitions=1)
             produce(c, "plain", 0, 300, partitions=2)
             produce(c, "zstd", 0, 200, partitions=1, **{"compression.type": "zstd"})
             produce(c, "gzip", 0, 300, partitions=3, **{"compression.type": "gzip", "enable.idempotence": True})
@@ -136,7 +156,9 @@ class FirstLife:
             admin.delete_records([TopicPartition("cut", 0, 30)])[TopicPartition("cut", 0)].result(WAIT_S)
             admin.delete_topics(["gone"])["gone"].result(WAIT_S)
             self.records = read_all(c, list(TOPICS))
-            produce(c, "tail", 50, 9, partitions=1)  # Of these nobody ever hears again.
+            produce(c, "tail", 50, 9, partitions=1)  # Of these only the disk knows.
+            self.on_disk_only = read_all(c, ["tail"])
+            open_transaction(c, "undecided")
             self.positions = {
                 "behind": {("plain", 0): 17, ("plain", 1): 170, ("gzip", 2): 1},
                 "at-the-end": {("zstd", 0): 200, ("tail", 0): 57},
@@ -156,7 +178,7 @@ class FirstLife:
         store = open_store(self.store_url)
         found = checkpoints.read_cluster_checkpoint(store)
         names = {each.name: each.topic_id for each in found.topics} if found is not None else {}
-        if names.keys() != {*TOPICS, "never-uploaded"}:
+        if names.keys() != {*TOPICS, "never-uploaded", "undecided"}:
             return False
         if found is None or [each.name for each in found.pins] != ["audit"]:
             return False
@@ -188,7 +210,7 @@ def test_a_restored_cluster_reads_and_goes_on_as_if_nothing_was(
         assert positions_of(c, "behind", list(lost.positions["behind"])) == lost.positions["behind"]
         assert positions_of(c, "at-the-end", [("zstd", 0), ("tail", 0)]) == {("zstd", 0): 200, ("tail", 0): 50}
         admin = AdminClient({"bootstrap.servers": c.bootstrap})
-        assert admin.list_topics(timeout=WAIT_S).topics.keys() == {*TOPICS, "never-uploaded", "__consumer_offsets"}
+        assert admin.list_topics(timeout=WAIT_S).topics.keys() == {*TOPICS, "never-uploaded", "undecided", "__consumer_offsets"}
 
         capsys.readouterr()
         assert main(["snapshot", "list", "--http", c.http_url, "--json"]) == 0
@@ -208,6 +230,41 @@ def test_a_restored_cluster_reads_and_goes_on_as_if_nothing_was(
     assert found is not None
     assert {each.name: each.topic_id for each in found.topics} == lost.topic_ids
     assert {each.name for each in found.topics if each.configs.get("max.message.bytes") == "77777"} == set(TOPICS)
+
+
+def test_with_the_disk_nothing_is_lost_that_was_not_uploaded(
+    lost: FirstLife, bucket: str, database_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = tmp_path / "kept"
+    shutil.copytree(lost.first_data, data)
+    assert main(["disk-report", str(data)]) == 0
+    report = tmp_path / "broker-1.json"
+    report.write_text(capsys.readouterr().out)
+    assert restored(bucket, database_url, "--disk", str(report), "--json") == 0
+    plan = json.loads(capsys.readouterr().out)
+    tail = next(topic for topic in plan["topics"] if topic["topic"] == "tail")["partitions"][0]
+    assert (tail["cold_end_offset"], tail["end_offset"], tail["from_disk_of"]) == (50, 59, 1)
+    assert plan["moved_offsets"] == []
+    assert len(plan["unended_transactions"]) == 1
+    assert restored(bucket, database_url, "--disk", str(data), "--apply") == 0
+    assert "broker 1 with the data folder that was given" in capsys.readouterr().out
+    with pytest.raises(InvalidConfig, match="is not that disk"), cluster(
+        store=bucket, sql=database_url, data=tmp_path / "another", settings=QUICK
+    ):
+        pass
+    for _ in range(2):
+        with cluster(store=bucket, sql=database_url, data=data, settings=QUICK) as c:
+            eventually(lambda c=c: ends(c, "undecided") == (2, 2), "what was left open is aborted")
+            after = read_all(c, list(TOPICS))
+            assert after["tail", 0][:59] == lost.on_disk_only["tail", 0]
+            assert {where: records for where, records in after.items() if where != ("tail", 0)} == {
+                where: records for where, records in lost.records.items() if where != ("tail", 0)
+            }
+            assert positions_of(c, "at-the-end", [("zstd", 0), ("tail", 0)]) == lost.positions["at-the-end"]
+            produce(c, "tail", 1_000, 5, partitions=1, **{"enable.idempotence": True})
+            assert read_all(c, ["tail"])["tail", 0][:59] == lost.on_disk_only["tail", 0]
+            c.tier("tail", timeout_s=WAIT_S)
+    assert main(["verify", bucket]) == 0
 
 
 def test_the_plan_names_what_is_lost_and_is_the_same_each_time(

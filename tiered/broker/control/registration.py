@@ -123,9 +123,10 @@ class Registration:
         new_cluster_id, now_ms = str(new_uuid()), self._context.clock.now_ms()
 
         def register(conn: Connection, claim: Claim) -> tuple[str, brokers.RegistrationResult]:
-            cluster_id = cluster.ensure(conn, cluster_id=new_cluster_id, now_ms=now_ms).cluster_id
+            row = cluster.ensure(conn, cluster_id=new_cluster_id, now_ms=now_ms)
+            cluster_id = row.cluster_id
             # Refused before anything is changed: a registration would stop the broker that belongs here.
-            self._context.data.require_own(cluster_id, self._context.broker_id)
+            self._context.data.require_own(cluster_id, self._context.broker_id, kept=row.kept_disks)
             self._check_others(brokers.load_all(conn), reached_at)
             self._check_store(cluster.claim_store(conn, self._store))
             made = brokers.register(
@@ -142,6 +143,10 @@ class Registration:
                 listeners=rows,
                 claim=claim,
             )
+            if row.kept_disks:
+                # Before anybody can know that it has registered: then no other folder counts as the one that was kept.
+                self._context.data.become_owned(cluster_id, self._context.broker_id)
+                cluster.forget_kept_disk(conn, self._context.broker_id)
             return cluster_id, made
 
         number = NumberClaim(
@@ -187,7 +192,7 @@ class Registration:
         nothing. Raises InvalidConfig."""
         found = cluster.find(conn)
         if found is not None:
-            self._context.data.require_own(found.cluster_id, self._context.broker_id)
+            self._context.data.require_own(found.cluster_id, self._context.broker_id, kept=found.kept_disks)
         recorded = cluster.recorded_store(conn)
         if recorded is not None:
             self._check_store(recorded)

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import asdict
 
 from tiered.broker.context import BrokerContext
+from tiered.broker.host.data_folder import owner_of
 from tiered.hot.file_system import read_whole, replace_file
 from tiered.meta.history import History, Seen
 
@@ -38,6 +39,9 @@ class SeenChanges:
         """From here on no call runs on a database that has lost what this broker's folder knows of. Its tables are as
         this version wants them."""
         self._noted = await self._context.disk.run(self._read)
+        owner = await self._context.disk.run(owner_of, self._context.data.root)
+        if self._noted is not None and owner is not None and owner.cluster_id != self._noted.cluster_id:
+            self._noted = None  # Of the cluster from which a restore took this folder along.
         loop = asyncio.get_running_loop()
 
         def went_back(reason: str) -> None:  # Called from any thread.

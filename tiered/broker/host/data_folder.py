@@ -8,13 +8,14 @@ import json
 import logging
 import os
 import stat
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 from uuid import UUID
 
 from tiered.errors import AlreadyRunning, InvalidConfig
 from tiered.hot.file_system import RealFileSystem, replace_file
-from tiered.ids import TopicPartition
+from tiered.ids import DataFolderOwner, TopicPartition
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +36,18 @@ def require_folder(path: Path) -> None:
     if not there.is_dir():
         what = "a file" if there.is_file() else "no folder"
         raise InvalidConfig(f"--data {path} cannot be a folder, for {there} is {what}: choose another --data")
+
+
+def owner_of(root: Path) -> DataFolderOwner | None:
+    """Whose the folder is; None where no broker has registered with it. Raises InvalidConfig, OSError."""
+    path = root / OWNER_FILE
+    try:
+        owner = json.loads(path.read_text())
+        return DataFolderOwner(int(owner["broker_id"]), str(owner["cluster_id"]))
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise InvalidConfig(f"{path} is damaged: put it back, or remove it to take the folder as it is") from error
 
 
 class DataFolder:
@@ -105,36 +118,37 @@ class DataFolder:
         """Directories go by topic id: a recreated topic never meets its predecessor's files."""
         return self.log_root / str(topic_partition.topic_id) / str(topic_partition.partition)
 
-    def require_own(self, cluster_id: str, broker_id: int) -> None:
-        """Returns when the folder is this broker's, or nobody's yet. Raises InvalidConfig for another's: its logs
-        would be taken for lost, and its offsets given out twice. Raises OSError."""
-        path = self.root / OWNER_FILE
-        try:
-            owner = json.loads(path.read_text())
-        except FileNotFoundError:
+    def require_own(self, cluster_id: str, broker_id: int, *, kept: Collection[DataFolderOwner] = ()) -> None:
+        """Returns when the folder is this broker's, or nobody's yet, or one of those that a restore `kept`. Raises
+        InvalidConfig for another's: its logs would be taken for lost, and its offsets given out twice. Raises OSError.
+        """
+        owner = owner_of(self.root)
+        if owner in kept or owner == DataFolderOwner(broker_id, cluster_id):
             return
-        except ValueError:
-            owner = None
-        if not isinstance(owner, dict):
-            raise InvalidConfig(f"{path} is damaged: put it back, or remove it to take the folder as it is")
-        if owner.get("cluster_id") != cluster_id:
+        of_this_broker = [each.cluster_id for each in kept if each.broker_id == broker_id]
+        if of_this_broker:
             raise InvalidConfig(
-                f"the data folder {self.root} belongs to cluster {owner.get('cluster_id')}, and --meta is that of "
+                f"the cluster was restored with the disk that broker {broker_id} had in cluster {of_this_broker[0]}, "
+                f"which leads where its log was the furthest, and {self.root} is not that disk: start with the --data "
+                "of that time. If the disk is lost, restore once more without it"
+            )
+        if owner is None:
+            return
+        if owner.cluster_id != cluster_id:
+            raise InvalidConfig(
+                f"the data folder {self.root} belongs to cluster {owner.cluster_id}, and --meta is that of "
                 f"cluster {cluster_id}: give the --meta URL that belongs to it, or another --data"
             )
-        if owner.get("broker_id") != broker_id:
-            raise InvalidConfig(
-                f"the data folder {self.root} belongs to broker {owner.get('broker_id')}: start with --broker-id "
-                f"{owner.get('broker_id')}, or with another --data"
-            )
+        raise InvalidConfig(
+            f"the data folder {self.root} belongs to broker {owner.broker_id}: start with --broker-id "
+            f"{owner.broker_id}, or with another --data"
+        )
 
     def become_owned(self, cluster_id: str, broker_id: int) -> None:
         """Writes down whose folder this is. Raises OSError."""
-        path = self.root / OWNER_FILE
-        if path.exists():
-            return
-        owner = {"version": 1, "cluster_id": cluster_id, "broker_id": broker_id}
-        replace_file(RealFileSystem(), str(path), json.dumps(owner).encode(), durable=True)
+        if owner_of(self.root) != DataFolderOwner(broker_id, cluster_id):
+            owner = {"version": 1, "cluster_id": cluster_id, "broker_id": broker_id}
+            replace_file(RealFileSystem(), str(self.root / OWNER_FILE), json.dumps(owner).encode(), durable=True)
 
     def topics_on_disk(self) -> list[UUID]:
         """The ids of all topics that have a directory here."""
@@ -149,7 +163,7 @@ class DataFolder:
     def logs_on_disk(self) -> list[Path]:
         """The directories of all partitions that have one here, whoever asks for them."""
         topics = sorted(self.log_root / str(topic_id) for topic_id in self.topics_on_disk())
-        return [path for topic in topics for path in sorted(topic.iterdir()) if path.is_dir()]
+        return [path for topic in topics for path in sorted(topic.iterdir()) if path.name.isdecimal() and path.is_dir()]
 
     def log_count(self) -> int:
         """How many logs are in the folder. Blocks; raises OSError."""

@@ -17,9 +17,10 @@ _DIGEST = re.compile(r"[0-9a-f]{40}\Z")
 
 
 def add_store_commands(commands: "Commands[Parser]") -> None:
-    """Adds `tiered verify` and `tiered restore`."""
+    """Adds `tiered verify`, `tiered restore` and `tiered disk-report`."""
     _add_verify(commands)
     _add_restore(commands)
+    _add_disk_report(commands)
 
 
 def _add_verify(commands: "Commands[Parser]") -> None:
@@ -66,10 +67,11 @@ def _add_restore(commands: "Commands[Parser]") -> None:
         commands,
         "restore",
         "store.restore:run",
-        "bring a cluster back from its object store, when its database and disks are gone",
+        "bring a cluster back from its object store and its brokers' disks, when its database is gone",
         "It reads the store's checkpoints and fills an empty database with topics, segments, groups' offsets and",
-        "settings. Brokers with empty data folders then serve it. Without --apply it only says what it would do, and",
-        "what is lost. docs/restore.md has the whole way.",
+        "settings. With --disk, what was not uploaded yet comes back too; brokers whose disks are not given begin with",
+        "empty data folders. Without --apply it only says what it would do, and what is lost. docs/restore.md has the",
+        "whole way.",
     )
     parser.add_argument(
         "--from",
@@ -97,8 +99,17 @@ def _add_restore(commands: "Commands[Parser]") -> None:
         "--brokers",
         metavar="IDS",
         type=broker_ids,
-        default=DEFAULT_BROKERS,
-        help="the ids of the brokers that will serve it, with commas: replicas are spread over them (1)",
+        help="the ids of the brokers that will serve it, with commas: replicas are spread over them (1, or those whose "
+        "disks are given)",
+    )
+    parser.add_argument(
+        "--disk",
+        dest="disks",
+        metavar="PATH",
+        action="append",
+        default=[],
+        help="take what is only on a broker's disk along: its data folder, or a file that `tiered disk-report` has "
+        "made of it; once for each broker, which then starts with that folder",
     )
     parser.add_argument(
         "--leave-out",
@@ -119,6 +130,18 @@ def _add_restore(commands: "Commands[Parser]") -> None:
         "-j", "--parallel", metavar="N", type=_parallel, default=16, help="requests to the store at once (16)"
     )
     json_option(parser)
+
+
+def _add_disk_report(commands: "Commands[Parser]") -> None:
+    parser = command(
+        commands,
+        "disk-report",
+        "store.disk_report:run",
+        "write down what is on a stopped broker's disk, for a restore on another machine",
+        "The report is a JSON file on standard output: which logs there are and where they end, no records.",
+        "`tiered restore --disk FILE` takes it. docs/restore.md has the whole way.",
+    )
+    parser.add_argument("data", metavar="DIR", help="the broker's data folder, as `tiered serve --data` has it")
 
 
 def _store_url(text: str) -> str:

@@ -1,4 +1,4 @@
-"""`tiered restore`: a cluster from its bucket alone, into an empty database. First the plan, then the deed.
+"""`tiered restore`: a cluster from its bucket and disks, into an empty database. First the plan, then the deed.
 
 Owns the order: look at the database, read the bucket, plan, take the bucket over, fill the database. The last step is
 one transaction, so that whoever is interrupted begins again. Decides nothing: `rules.segments.restore_plan` does.
@@ -13,6 +13,8 @@ from typing import Any
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed, UsageError
 from tiered.cli.output import Cell, counted, in_bytes, on_one_line, plain_lines, print_json, say
 from tiered.cli.progress import bar
+from tiered.cli.store.arguments import DEFAULT_BROKERS
+from tiered.cli.store.disk_report import read_disk
 from tiered.cold.bucket import restore_claims
 from tiered.cold.bucket.contents import read_bucket
 from tiered.cold.bucket.signs_of_life import ALIVE_MS, live_brokers
@@ -44,6 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Prints the plan, and what was done. EXIT_FAILED when it cannot be done as things are."""
     if arguments.apply and arguments.meta is None:
         raise UsageError("--apply needs --meta URL: the empty database to restore into")
+    disks = [read_disk(path) for path in arguments.disks]
     store = open_store(arguments.store)
     try:
         target = stored.EMPTY if arguments.meta is None else stored.look_at(arguments.meta)
@@ -51,7 +54,13 @@ def run(arguments: argparse.Namespace) -> int:
             found = read_bucket(store, parallel=arguments.parallel, report=show)
         if arguments.apply and target.cluster_id == found.cluster.cluster_id:
             return _already_there(target, json=arguments.json)
-        plan = plan_restore(found, arguments.brokers, arguments.leave_out, accept_rights=arguments.accept_rights)
+        plan = plan_restore(
+            found,
+            arguments.brokers or tuple(sorted(disk.broker_id for disk in disks)) or DEFAULT_BROKERS,
+            arguments.leave_out,
+            accept_rights=arguments.accept_rights,
+            disks=disks,
+        )
         live = live_brokers(store, plan.former_cluster_id)
         if arguments.apply:
             if live and not arguments.take_from_live_brokers:
@@ -155,11 +164,15 @@ def _lines(plan: RestorePlan, *, target_holds: str | None) -> Iterator[str]:
         f"{counted(len(plan.acls), 'access rule')}; users and their passwords are not kept"
     )
     yield f"leader epochs and producer ids (from {plan.next_producer_id:,} on) are ones that the old cluster never used"
-    yield "no transaction is open: in what was uploaded each is decided; transactional ids begin anew"
+    if plan.unended:
+        yield f"{counted(len(plan.unended), 'transaction')} without an end on the disks will be aborted"
+    else:
+        yield "no transaction is open: in what comes back each is decided"
+    yield "transactional ids begin anew"
     if plan.topics:
         rows = [_row(topic, its) for topic in plan.topics for its in topic.partitions]
         yield ""
-        yield from plain_lines("PARTITION OFFSETS >SEGMENTS >SIZE BROKERS LOST", rows)
+        yield from plain_lines("PARTITION OFFSETS >SEGMENTS >SIZE DISK BROKERS LOST", rows)
     yield from _settings_and_rules(plan)
     yield ""
     yield from _lost(plan)
@@ -184,8 +197,17 @@ def _done(plan: RestorePlan) -> str:
     return (
         f"cluster {plan.cluster_id} is restored: {counted(len(plan.topics), 'topic')}, "
         f"{counted(plan.segment_count, 'segment')}, {counted(len(plan.groups), 'consumer group')}. "
-        f"Start {_brokers(plan)} with this --meta and --store, and with empty data folders"
+        f"Start {_brokers(plan)} with this --meta and --store, and {_folders(plan)}"
     )
+
+
+def _folders(plan: RestorePlan) -> str:
+    kept = [disk.broker_id for disk in plan.kept_disks]
+    others = [broker_id for broker_id in plan.brokers if broker_id not in kept]
+    if not kept:
+        return "with empty data folders"
+    own = f"{_named_brokers(kept)} with the data folder that was given"
+    return f"{own}, {_named_brokers(others)} with an empty one" if others else own
 
 
 def _as_json(plan: RestorePlan, *, target_holds: str | None, applied: bool) -> dict[str, Any]:
@@ -197,6 +219,16 @@ def _as_json(plan: RestorePlan, *, target_holds: str | None, applied: bool) -> d
         "change_number": plan.change_number,
         "next_producer_id": plan.next_producer_id,
         "brokers": list(plan.brokers),
+        "kept_disks": [disk.broker_id for disk in plan.kept_disks],
+        "unended_transactions": [
+            {
+                "producer_id": transaction.producer_id,
+                "partitions": [
+                    {"topic_id": str(where.topic_id), "partition": where.partition} for where in transaction.partitions
+                ],
+            }
+            for transaction in plan.unended
+        ],
         "settings": {scope: dict(values) for scope, values in sorted(plan.settings.items())},
         "ignored_settings": {scope: list(names) for scope, names in plan.ignored_settings.items()},
         "contradictory_settings": {scope: dict(values) for scope, values in plan.contradictory_settings.items()},
@@ -236,12 +268,14 @@ def _topic_json(topic: RestoredTopic) -> dict[str, Any]:
             {
                 "partition": each.partition,
                 "log_start_offset": each.log_start_offset,
-                "end_offset": each.cold_end_offset,
+                "end_offset": each.end_offset,
+                "cold_end_offset": each.cold_end_offset,
+                "from_disk_of": each.replicas[0] if each.has_log else None,
                 "segments": len(each.segments),
                 "size_bytes": sum(segment.size_bytes for segment in each.segments),
                 "leader_epoch": each.leader_epoch,
                 "replicas": list(each.replicas),
-                "lost_from": each.cold_end_offset,
+                "lost_from": each.end_offset,
                 "lost_before": each.lost_before,
             }
             for each in topic.partitions
@@ -250,12 +284,13 @@ def _topic_json(topic: RestoredTopic) -> dict[str, Any]:
 
 
 def _row(topic: RestoredTopic, its: RestoredPartition) -> list[Cell]:
-    start, end = its.log_start_offset, its.cold_end_offset
+    start, end = its.log_start_offset, its.end_offset
     return [
         f"{topic.name}-{its.partition}",
         f"{start}..{end - 1}" if end > start else f"none, the next is {end}",
         len(its.segments),
         in_bytes(sum(each.size_bytes for each in its.segments)),
+        f"{its.cold_end_offset}..{end - 1} of broker {its.replicas[0]}" if end > its.cold_end_offset else None,
         ",".join(map(str, its.replicas)),
         None if its.lost_before is None else f"{end}..{its.lost_before - 1}",
     ]
@@ -263,12 +298,14 @@ def _row(topic: RestoredTopic, its: RestoredPartition) -> list[Cell]:
 
 def _lost(plan: RestorePlan) -> Iterator[str]:
     lost = [its for topic in plan.topics for its in topic.partitions if its.lost_before is not None]
-    records = sum((its.lost_before or 0) - its.cold_end_offset for its in lost)
+    records = sum((its.lost_before or 0) - its.end_offset for its in lost)
     if lost:
         yield (
             f"known to be lost, for it was never uploaded: {counted(records, 'offset')} in "
             f"{counted(len(lost), 'partition')}; and whatever was written later than its partition's last checkpoint"
         )
+    elif plan.kept_disks:
+        yield "lost is what was on no disk that is given, and not uploaded; none of it is known"
     else:
         yield "lost is whatever was written later than its partition's last checkpoint; none of it is known"
     if plan.moved_offsets:
@@ -353,5 +390,9 @@ def _snapshots(plan: RestorePlan) -> int:
 
 
 def _brokers(plan: RestorePlan) -> str:
-    noun = "broker" if len(plan.brokers) == 1 else "brokers"
-    return f"{noun} {', '.join(map(str, plan.brokers))}"
+    return _named_brokers(plan.brokers)
+
+
+def _named_brokers(brokers: Sequence[int]) -> str:
+    noun = "broker" if len(brokers) == 1 else "brokers"
+    return f"{noun} {', '.join(map(str, brokers))}"

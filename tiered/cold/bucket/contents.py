@@ -84,18 +84,26 @@ def _read_partition(store: ObjectStore, key: tuple[UUID, int]) -> FoundPartition
 def _with_producers(store: ObjectStore, found: StoredPartition) -> FoundPartition:
     """Asks the newest object for its producers, which its first leader will ask for too: it must be there."""
     head, segments = found.head, found.segments
-    newest_producer_id = -1
+    newest_producer_id = newest_leader_epoch = -1
     if segments:
         place = ExpectedSegment(
             topic=head.topic, topic_id=head.topic_id, partition=head.partition, segment=segments[-1]
         )
         try:
-            snapshot = load_tail(store, place).producer_snapshot
-            newest_producer_id = max((each.producer_id for each in decode_producers(snapshot)), default=-1)
+            tail = load_tail(store, place)
+            newest_leader_epoch = max((epoch for epoch, _ in tail.leader_epochs), default=-1)
+            producers = decode_producers(tail.producer_snapshot)
+            newest_producer_id = max((each.producer_id for each in producers), default=-1)
             if newest_producer_id > MAX_NUMBER:
                 raise CorruptObject(f"producer id {newest_producer_id} leaves no room for new ones")
         except Corrupt as error:
             return FoundPartition(
                 fault=f"its newest object cannot be used: {place}: {error}; `tiered verify` tells more"
             )
-    return FoundPartition(head=head, etag=found.etag, segments=segments, newest_producer_id=newest_producer_id)
+    return FoundPartition(
+        head=head,
+        etag=found.etag,
+        segments=segments,
+        newest_producer_id=newest_producer_id,
+        newest_leader_epoch=newest_leader_epoch,
+    )

@@ -12,7 +12,22 @@ from sqlalchemy import Connection, insert, inspect, text
 
 from tiered.errors import InvalidConfig
 
-REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010", "0011", "0012", "0013")
+REVISIONS = (
+    "0001",
+    "0002",
+    "0003",
+    "0004",
+    "0005",
+    "0006",
+    "0007",
+    "0008",
+    "0009",
+    "0010",
+    "0011",
+    "0012",
+    "0013",
+    "0014",
+)
 """All revisions that this code knows, oldest first: the files in `versions`."""
 
 DEADLINE_MS = 120_000

@@ -13,15 +13,19 @@ import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
+from itertools import islice
 from typing import Final
 from uuid import NAMESPACE_OID, UUID, uuid5
 
 from tiered.formats.acl_entries import AclEntry
 from tiered.formats.checkpoint import ClusterCheckpoint, CommittedSegment, PartitionCheckpoint, TopicEntry
+from tiered.formats.disk_report import DiskReport
 from tiered.formats.group_checkpoint import GroupCheckpoint, GroupEntry, StoredOffset
 from tiered.formats.pin_entries import PinEntry
+from tiered.ids import DataFolderOwner, TopicId, TopicPartition
 from tiered.rules.groups.coordinator_slot import coordinator_slot
 from tiered.rules.replication import placement
+from tiered.rules.segments.restored_logs import LogChoice, ReplicaLog, UnendedTransaction, choose, unended
 
 CHANGES_A_LIFE: Final = 1 << 30
 LEADER_EPOCHS_A_LIFE: Final = 100_000
@@ -57,13 +61,15 @@ class RestoredSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundPartition:
-    """A partition's head with its etag, all its segments above the log start, and the largest producer id that the
-    newest of them knows (-1: none). `fault` says why the checkpoint cannot be used; then the rest is empty."""
+    """A partition's head with its etag, all its segments above the log start, and what the newest of them knows: the
+    largest producer id and the leader epoch of its last record (-1: none). `fault` says why the checkpoint cannot be
+    used; then the rest is empty."""
 
     head: PartitionCheckpoint | None = None
     etag: str | None = None
     segments: tuple[CommittedSegment, ...] = ()
     newest_producer_id: int = -1
+    newest_leader_epoch: int = -1
     fault: str | None = None
 
 
@@ -91,11 +97,15 @@ class FoundBucket:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoredPartition:
-    """Where a partition goes on. `lost_before` is the end of what is known to be lost; None where nothing is known."""
+    """Where a partition goes on. `end_offset` is that of the log on the disk which leads, that of the first replica's
+    broker; where `has_log` is false, no disk has more than the store. `lost_before` is the end of what is known to be
+    lost; None where nothing is known."""
 
     partition: int
     log_start_offset: int
     cold_end_offset: int
+    end_offset: int
+    has_log: bool
     leader_epoch: int
     replicas: tuple[int, ...]
     segments: tuple[CommittedSegment, ...]
@@ -154,6 +164,9 @@ class RestorePlan:
     """All rules, unless they are accepted."""
     rights_digest: str | None
     """Stands for all that gives rights, accepted or not; None where nothing does."""
+    kept_disks: tuple[DataFolderOwner, ...]
+    """Of which brokers keep their data folders, and the cluster that these are of until now."""
+    unended: tuple[UnendedTransaction, ...]
     warnings: tuple[str, ...]
     problems: tuple[str, ...]
 
@@ -178,11 +191,12 @@ def plan_restore(
     left_out: Collection[str] = (),
     *,
     accept_rights: str | None = None,
+    disks: Sequence[DiskReport] = (),
 ) -> RestorePlan:
-    """The rows for a cluster of these brokers, which all begin with empty disks. Topics that are `left_out` do not come
-    back, and whatever is wrong with them is no problem. Access rules, and settings that give rights, come back only
-    where `accept_rights` is their digest: whoever can write to the bucket could have put them there, or could have
-    replaced them since a person saw the plan."""
+    """The rows for a cluster of these brokers, which begin with empty disks, but for those whose `disks` are taken
+    along. Topics that are `left_out` do not come back, and whatever is wrong with them is no problem. Access rules, and
+    settings that give rights, come back only where `accept_rights` is their digest: whoever can write to the bucket
+    could have put them there, or could have replaced them since a person saw the plan."""
     cluster, settings = found.cluster, found.settings
     rights_digest = _rights_digest(cluster.acls, settings.giving_rights)
     is_accepted = rights_digest is not None and accept_rights == rights_digest
@@ -195,8 +209,12 @@ def plan_restore(
     ]
     if accept_rights is not None and not is_accepted:
         problems.append(_other_rights(accept_rights, rights_digest))
+    problems += _disk_problems(disks, brokers, _lineage(found))
+    logs = _logs_of(disks)
+    warnings: list[str] = []
     topics = tuple(
-        _topic(entry, found, tuple(brokers), committed, problems, start=index) for index, entry in enumerate(entries)
+        _topic(entry, found, tuple(brokers), committed, logs, problems, warnings, start=index)
+        for index, entry in enumerate(entries)
     )
     faults = settings.topic_faults
     problems += [f"{entry.name}: {faults[entry.name]}" for entry in entries if entry.name in faults]
@@ -204,7 +222,11 @@ def plan_restore(
     pins = _restored_pins(cluster.pins, topics)
     newest_slot_epoch = max((each.checkpoint.slot_epoch for each in found.groups.values()), default=0)
     change_number = next_life(max(cluster.version, newest_slot_epoch >> SLOT_TENURE_BITS), CHANGES_A_LIFE)
-    newest_producer_id = max((each.newest_producer_id for each in found.partitions.values()), default=-1)
+    newest_producer_id = max(
+        -1,
+        *(its.newest_producer_id for its in found.partitions.values()),
+        *(log.newest_producer_id for disk in disks for log in disk.logs),
+    )
     return RestorePlan(
         former_cluster_id=cluster.cluster_id,
         cluster_id=str(uuid5(NAMESPACE_OID, f"tiered restore of {cluster.cluster_id} at {cluster.version}")),
@@ -225,7 +247,14 @@ def plan_restore(
         acls=cluster.acls if is_accepted else (),
         left_out_acls=() if is_accepted else cluster.acls,
         rights_digest=rights_digest,
-        warnings=(*_left_out(cluster, left_out), *_warnings(found, topics, pins)),
+        kept_disks=tuple(DataFolderOwner(disk.broker_id, disk.cluster_id) for disk in disks),
+        unended=_unended(topics, logs),
+        warnings=(
+            *_left_out(cluster, left_out),
+            *warnings,
+            *_warnings(found, topics, pins),
+            *_disk_warnings(disks, cluster),
+        ),
         problems=tuple(problems),
     )
 
@@ -262,22 +291,35 @@ def _topic(
     found: FoundBucket,
     brokers: tuple[int, ...],
     committed: Mapping[Key, int],
+    logs: Mapping[Key, Sequence[ReplicaLog]],
     problems: list[str],
+    warnings: list[str],
     *,
     start: int,
 ) -> RestoredTopic:
     count = partition_count(entry, found.partitions)
     replication_factor = min(entry.replication_factor or 1, len(brokers))
     replicas = placement.assign(count, replication_factor, [(each, None) for each in brokers], start=start)
-    lineage = {found.cluster.cluster_id, *found.cluster.previous_cluster_ids}
+    lineage = _lineage(found)
     partitions = []
     for number in range(count):
         key = (entry.topic_id, number)
         its = found.partitions.get(key, FoundPartition())
-        problem = _problem(its, lineage)
-        if problem is not None:
-            problems.append(f"{entry.name}-{number}: {problem}")
-        partitions.append(_partition(number, its, replicas[number], committed.get(key)))
+        choice = choose(
+            logs.get(key, ()),
+            cold_end_offset=0 if its.head is None else its.head.cold_end_offset,
+            cold_leader_epoch=its.newest_leader_epoch,
+        )
+        name = f"{entry.name}-{number}"
+        problems += [
+            f"{name}: {problem}" for problem in (_problem(its, lineage), choice.problem) if problem is not None
+        ]
+        warnings += [f"{name}: {warning}" for warning in choice.warnings]
+        placed = _placed(choice, (*choice.brokers, *replicas[number], *brokers))[:replication_factor]
+        if placed[0] in choice.unfit:
+            problems.append(f"{name}: the log on every disk contradicts the store: leave one broker's disk out")
+        newest_epoch = max((replica.log.reach[0] for replica in logs.get(key, ())), default=0)
+        partitions.append(_partition(number, its, placed, choice, newest_epoch, committed.get(key)))
     return RestoredTopic(
         topic_id=entry.topic_id,
         name=entry.name,
@@ -298,22 +340,43 @@ def partition_count(entry: TopicEntry, partitions: Mapping[Key, FoundPartition])
     return max(entry.partition_count, *seen) if seen else entry.partition_count
 
 
+def _placed(choice: LogChoice, candidates: Sequence[int]) -> tuple[int, ...]:
+    """Each broker once, first who leads, then the others in their order."""
+    may_lead = (
+        (broker_id for broker_id in candidates if broker_id not in choice.unfit)
+        if choice.leading is None
+        else iter((choice.leading.broker_id,))
+    )
+    return tuple(dict.fromkeys((*islice(may_lead, 1), *candidates)))
+
+
 def _partition(
-    number: int, found: FoundPartition, replicas: tuple[int, ...], committed_offset: int | None
+    number: int,
+    found: FoundPartition,
+    replicas: tuple[int, ...],
+    choice: LogChoice,
+    newest_epoch: int,
+    committed_offset: int | None,
 ) -> RestoredPartition:
-    head = found.head
-    cold_end_offset = 0 if head is None else head.cold_end_offset
-    epochs = [each.leader_epoch for each in found.segments] + ([] if head is None else [head.leader_epoch])
+    head, leading = found.head, choice.leading
+    log_start_offset = max(
+        0 if head is None else head.log_start_offset, 0 if leading is None else leading.log.log_start_offset
+    )
+    cold_end_offset = max(log_start_offset, 0 if head is None else head.cold_end_offset)
+    end_offset = cold_end_offset if leading is None else leading.log.log_end_offset
+    epochs = [newest_epoch, *(each.leader_epoch for each in found.segments), 0 if head is None else head.leader_epoch]
     known_end = max(committed_offset or 0, (head.high_watermark or 0) if head is not None else 0)
     return RestoredPartition(
         partition=number,
-        log_start_offset=0 if head is None else head.log_start_offset,
+        log_start_offset=log_start_offset,
         cold_end_offset=cold_end_offset,
-        leader_epoch=next_life(max(epochs, default=0), LEADER_EPOCHS_A_LIFE),
+        end_offset=end_offset,
+        has_log=leading is not None,
+        leader_epoch=next_life(max(epochs), LEADER_EPOCHS_A_LIFE),
         replicas=replicas,
         segments=found.segments,
         has_head=head is not None,
-        lost_before=known_end if known_end > cold_end_offset else None,
+        lost_before=known_end if known_end > end_offset else None,
     )
 
 
@@ -332,6 +395,68 @@ def _problem(found: FoundPartition, lineage: set[str]) -> str | None:
     if reached != head.cold_end_offset:
         return f"its checkpoint names segments up to {reached}, where {head.cold_end_offset} should be the end"
     return None
+
+
+def _lineage(found: FoundBucket) -> set[str]:
+    return {found.cluster.cluster_id, *found.cluster.previous_cluster_ids}
+
+
+# Disks
+
+
+def _logs_of(disks: Sequence[DiskReport]) -> dict[Key, list[ReplicaLog]]:
+    logs: dict[Key, list[ReplicaLog]] = {}
+    for disk in disks:
+        for log in disk.logs:
+            logs.setdefault((log.topic_id, log.partition), []).append(ReplicaLog(broker_id=disk.broker_id, log=log))
+    return logs
+
+
+def _disk_problems(disks: Sequence[DiskReport], brokers: Sequence[int], lineage: Collection[str]) -> list[str]:
+    ids = [disk.broker_id for disk in disks]
+    twice = sorted({broker_id for broker_id in ids if ids.count(broker_id) > 1})
+    return [
+        *(f"two disks are those of broker {broker_id}: give the one that it had last" for broker_id in twice),
+        *(
+            f"the disk of broker {disk.broker_id} is given, and it is not among --brokers"
+            for disk in disks
+            if disk.broker_id not in brokers
+        ),
+        *(
+            f"the disk of broker {disk.broker_id} belongs to cluster {disk.cluster_id}, which is not the store's"
+            for disk in disks
+            if disk.cluster_id not in lineage
+        ),
+    ]
+
+
+def _disk_warnings(disks: Sequence[DiskReport], cluster: ClusterCheckpoint) -> list[str]:
+    known = {topic.topic_id for topic in cluster.topics}
+    unknown = sorted({log.topic_id for disk in disks for log in disk.logs if log.topic_id not in known})
+    warnings = [
+        f"the disk of broker {disk.broker_id} has a log that cannot be opened, and does not count: {fault}"
+        for disk in disks
+        for fault in disk.faults
+    ]
+    if unknown:
+        warnings.append(
+            "the disks have logs of topics that the store does not name, and that stay where they are: deleted topics, "
+            f"or new ones of its last minute ({', '.join(map(str, unknown[:10]))}{', …' if len(unknown) > 10 else ''})"
+        )
+    return warnings
+
+
+def _unended(
+    topics: Sequence[RestoredTopic], logs: Mapping[Key, Sequence[ReplicaLog]]
+) -> tuple[UnendedTransaction, ...]:
+    return unended(
+        (TopicPartition(TopicId(topic.topic_id), its.partition), replica.log)
+        for topic in topics
+        for its in topic.partitions
+        if its.has_log
+        for replica in logs[topic.topic_id, its.partition]
+        if replica.broker_id == its.replicas[0]
+    )
 
 
 # Groups
@@ -382,18 +507,18 @@ def _clamped(
             if known is None:
                 continue
             topic, partition = known
-            if each.offset > partition.cold_end_offset:
+            if each.offset > partition.end_offset:
                 moved.append(
                     MovedOffset(
                         group_id=group.group_id,
                         topic=topic,
                         partition=each.partition,
                         committed_offset=each.offset,
-                        restored_offset=partition.cold_end_offset,
+                        restored_offset=partition.end_offset,
                     )
                 )
                 # The epoch that had written there is not in the restored log.
-                offsets.append(replace(each, offset=partition.cold_end_offset, leader_epoch=-1))
+                offsets.append(replace(each, offset=partition.end_offset, leader_epoch=-1))
             else:
                 offsets.append(each)
         restored.append(replace(group, offsets=tuple(offsets)))
@@ -405,7 +530,7 @@ def _clamped(
 
 def _restored_pins(pins: Sequence[PinEntry], topics: Sequence[RestoredTopic]) -> tuple[PinEntry, ...]:
     """The offsets of topics that come back. They end where the log does: lost offsets are written anew."""
-    ends = {(topic.topic_id, each.partition): each.cold_end_offset for topic in topics for each in topic.partitions}
+    ends = {(topic.topic_id, each.partition): each.end_offset for topic in topics for each in topic.partitions}
     return tuple(
         replace(
             each,

@@ -1,0 +1,98 @@
+"""Which replica's log leads a restored partition, and which transactions in it nobody has ended.
+
+Owns both decisions. Pure: the reports of the disks are arguments. A log counts by its newest leader epoch, then by its
+end: whatever was committed is in the furthest one, for every leader was elected from those that had all of it, and its
+followers cut off what it did not have. Must never give the lead to a log that contradicts the store, or that does not
+reach down to it.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tiered.formats.disk_report import DiskLog
+from tiered.ids import TopicPartition
+from tiered.rules.replication.leader_epochs import NO_EPOCH, LeaderEpochs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaLog:
+    """The log on the disk of one broker."""
+
+    broker_id: int
+    log: DiskLog
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogChoice:
+    """`leading` is None where the store has all that was committed. `brokers` have a log, the furthest first; those
+    that are `unfit` may follow, and never lead. With a `problem` the partition cannot be restored from these disks."""
+
+    leading: ReplicaLog | None = None
+    brokers: tuple[int, ...] = ()
+    unfit: tuple[int, ...] = ()
+    warnings: tuple[str, ...] = ()
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnendedTransaction:
+    """A producer's transaction that is open in these partitions."""
+
+    producer_id: int
+    producer_epoch: int
+    partitions: tuple[TopicPartition, ...]
+
+
+def choose(logs: Sequence[ReplicaLog], *, cold_end_offset: int, cold_leader_epoch: int) -> LogChoice:
+    """The log that leads. The store ends at `cold_end_offset`; `cold_leader_epoch` wrote its last record (-1: none)."""
+    ordered = sorted(logs, key=lambda replica: (replica.log.reach, -replica.broker_id), reverse=True)
+    brokers = tuple(replica.broker_id for replica in ordered)
+    # Such a log would be opened as it is; one that ends before begins anew where the store ends.
+    reaching = tuple(each.broker_id for each in ordered if each.log.log_end_offset >= cold_end_offset > 0)
+    warnings = []
+    for replica in ordered:
+        log = replica.log
+        if log.log_end_offset < cold_end_offset:
+            break
+        if log.local_log_start_offset > max(cold_end_offset, log.log_start_offset):
+            return LogChoice(
+                brokers=brokers,
+                problem=(
+                    f"the disk of broker {replica.broker_id} has the offsets from {log.local_log_start_offset} to "
+                    f"{log.log_end_offset - 1}, and the store those below {cold_end_offset}: get what is between them "
+                    "back into the store, or leave that disk out, and lose what it alone has"
+                ),
+            )
+        if not _continues(log, cold_end_offset, cold_leader_epoch):
+            warnings.append(
+                f"the log of broker {replica.broker_id} ends at {log.log_end_offset}, but is not the one that was "
+                f"uploaded up to {cold_end_offset}: what it has beyond that does not come back"
+            )
+            continue
+        return LogChoice(leading=replica, brokers=brokers, warnings=tuple(warnings))
+    return LogChoice(brokers=brokers, unfit=reaching, warnings=tuple(warnings))
+
+
+def _continues(log: DiskLog, cold_end_offset: int, cold_leader_epoch: int) -> bool:
+    """Whether the epoch that wrote the store's last record wrote it in this log too, as far as the log still knows."""
+    if cold_leader_epoch == NO_EPOCH or not cold_end_offset:
+        return True
+    epochs = LeaderEpochs(log.leader_epochs)
+    at_end = epochs.epoch_at(cold_end_offset - 1)
+    if at_end == NO_EPOCH or log.local_log_start_offset >= cold_end_offset:
+        return not log.leader_epochs or log.leader_epochs[-1][0] >= cold_leader_epoch
+    return at_end == cold_leader_epoch
+
+
+def unended(leading: Iterable[tuple[TopicPartition, DiskLog]]) -> tuple[UnendedTransaction, ...]:
+    """The transactions that are open in the logs that lead, by producer. Its newest epoch counts: an older one of the
+    same producer was given up."""
+    by_producer: dict[int, tuple[int, list[TopicPartition]]] = {}
+    for where, log in leading:
+        for transaction in log.open_transactions:
+            epoch, partitions = by_producer.get(transaction.producer_id, (-1, []))
+            by_producer[transaction.producer_id] = (max(epoch, transaction.producer_epoch), [*partitions, where])
+    return tuple(
+        UnendedTransaction(producer_id=producer_id, producer_epoch=epoch, partitions=tuple(sorted(partitions)))
+        for producer_id, (epoch, partitions) in sorted(by_producer.items())
+    )
