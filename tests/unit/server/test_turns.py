@@ -12,7 +12,7 @@ from tiered.account import Account, current
 from tiered.errors import ShuttingDown
 from tiered.server.kafka.transport.outbox import Parts
 from tiered.server.kafka.transport.requests import Answer, DelayedAnswer, Overlapping, Requests
-from tiered.server.kafka.transport.turns import STEP_MS, Turns, Work
+from tiered.server.kafka.transport.turns import SMALL_STEPS, STEP_MS, Turns, Work
 
 
 class Clock:
@@ -124,14 +124,26 @@ async def test_a_small_question_does_not_wait_for_the_large_answers_of_its_own_a
     assert stage.order().index("small") - before <= 4
 
 
+async def test_a_small_question_that_is_interrupted_does_not_wait_for_them_either() -> None:
+    stage = Stage()
+    large = [stage.begin("one", "large", steps=1_000) for _ in range(2)]
+    for _ in range(120):
+        await asyncio.sleep(0)
+    before = len(stage.steps)
+    small = stage.begin("one", "small", steps=3)
+    await stage.until(small, *large)
+    last = [at for at, name in enumerate(stage.order()) if name == "small"][-1]
+    assert last - before <= 8
+
+
 async def test_large_answers_of_one_asker_are_made_one_after_the_other() -> None:
     stage = Stage()
-    tasks = [stage.begin("one", f"l{number}", steps=20) for number in range(5)]
+    tasks = [stage.begin("one", f"l{number}", steps=100) for number in range(5)]
     await stage.until(*tasks)
     order = stage.order()
     ends = sorted(len(order) - 1 - order[::-1].index(name) for name in set(order))
-    assert ends[0] < 40  # Its own twenty steps and the first steps of the others, not five times twenty.
-    assert ends[1] < 60
+    assert ends[0] < 100 + 5 * SMALL_STEPS  # Its own steps and the first ones of the others, not five times a hundred.
+    assert ends[1] < 200 + 5 * SMALL_STEPS
 
 
 async def test_nobody_waits_where_nobody_else_computes() -> None:

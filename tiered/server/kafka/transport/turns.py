@@ -24,6 +24,10 @@ T = TypeVar("T")
 STEP_MS = 2.0
 """So much of one turn of the event loop; the step that goes beyond is the last one."""
 
+SMALL_STEPS = 8
+"""A request that pauses more often is a large one. A small one, too, pauses where the machine took its time away in the
+middle of it: then it must not wait until all large ones are answered."""
+
 
 Given = Parts | Overlapping
 Work = Coroutine[Any, Any, Given]
@@ -66,27 +70,31 @@ class _New(DelayedAnswer):
 
 
 class _Asker:
-    """The waiting requests of one asker. New ones and begun ones alternate: a small question does not wait for large
-    answers, which are made one after the other, so that few are in memory half made."""
+    """The waiting requests of one asker, in three queues that take turns: those that have not begun, those that have
+    had few steps, and the others. A small question does not wait for large answers, which are made one after the other,
+    so that few are in memory half made."""
 
-    __slots__ = ("begun", "is_next_new", "new")
+    __slots__ = ("_next", "large", "new", "small")
 
     def __init__(self) -> None:
         self.new: deque[_New | asyncio.Future[None]] = deque()
-        self.begun: deque[asyncio.Future[None]] = deque()
-        self.is_next_new = True
+        self.small: deque[asyncio.Future[None]] = deque()
+        self.large: deque[asyncio.Future[None]] = deque()
+        self._next = 0
+
+    @property
+    def waiting(self) -> int:
+        return len(self.new) + len(self.small) + len(self.large)
 
     def pop(self) -> "_New | asyncio.Future[None] | None":
         """The next one whose client has not gone."""
-        for is_new in (self.is_next_new, not self.is_next_new):
-            self.is_next_new = not is_new
-            while is_new and self.new:
-                new = self.new.popleft()
-                if new.is_wanted if isinstance(new, _New) else not new.done():
-                    return new
-            while not is_new and self.begun:
-                if not (begun := self.begun.popleft()).done():
-                    return begun
+        queues: tuple[deque[Any], ...] = (self.new, self.small, self.large)
+        for _ in queues:
+            queue, self._next = queues[self._next], (self._next + 1) % len(queues)
+            while queue:
+                first: _New | asyncio.Future[None] = queue.popleft()
+                if first.is_wanted if isinstance(first, _New) else not first.done():
+                    return first
         return None
 
 
@@ -109,7 +117,7 @@ class Turns:
 
     @property
     def waiting(self) -> int:
-        return sum(len(each.new) + len(each.begun) for each in self._askers.values())
+        return sum(asker.waiting for asker in self._askers.values())
 
     def begin(self, asker: Account, work: Work) -> Begun:
         """What the work gives, where it may compute at once and waits for nothing: no task is made for it. Else its
@@ -179,10 +187,12 @@ class Turns:
             return
         waiter = self._loop.create_future()
         waiting = self._askers.setdefault(asker, _Asker())
-        if number > 1:
-            waiting.begun.appendleft(waiter)
+        if number > SMALL_STEPS:
+            waiting.large.appendleft(waiter)
+        elif number == SMALL_STEPS:
+            waiting.large.append(waiter)
         elif number:
-            waiting.begun.append(waiter)
+            waiting.small.append(waiter)
         else:
             waiting.new.append(waiter)
         self._schedule()
