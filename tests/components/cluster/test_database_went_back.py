@@ -12,7 +12,7 @@ from confluent_kafka import KafkaException
 from tests.broker_process import BrokerProcess
 from tests.clients.raw import RawConnection
 from tests.components.brokers import Brokers
-from tests.postgres import PostgresServer
+from tests.postgres import PostgresDatabases, PostgresServer
 from tests.support.database_states import DatabaseStates
 from tests.support.memory import folder_in_memory
 from tiered.cli.main import main
@@ -97,6 +97,49 @@ def test_nobody_serves_on_a_database_that_forgot_what_was_seen_in_it(
     assert brokers.read("orders") == [*first, *second]
     with RawConnection(brokers.by_id[2]) as connection:
         assert init_producer_id(connection).producer_id > given
+
+
+def test_without_the_newest_state_a_restore_with_the_disks_brings_everything_back(
+    server: PostgresServer, brokers: Brokers, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    database = DatabaseStates(server, server.folder.parent)
+    brokers.create("orders")
+    database.keep("before")
+    brokers.wait_whole("orders")
+    first = [b"first-%d" % number for number in range(100)]
+    assert brokers.produce("orders", first) == first
+    brokers.by_id[1].kill()  # The others go on without it: what it has on its disk is not all.
+    second = [b"second-%d" % number for number in range(100)]
+    assert brokers.produce("orders", second) == second
+    with RawConnection(brokers.by_id[2]) as connection:
+        given = init_producer_id(connection).producer_id
+    database.bring_back("before", keep="newest")
+    alive = [brokers.by_id[2], brokers.by_id[3]]
+    brokers.wait(lambda: all(map(went_back, alive)), "the brokers know that the database went back")
+    for broker in alive:
+        broker.stop()
+
+    databases = PostgresDatabases(server.url())
+    new_url = databases.create()
+    databases.close()
+    disks = [word for broker in brokers.by_id.values() for word in ("--disk", str(broker.data))]
+    words = ["restore", "--from", f"file://{tmp_path}/objects", "--meta", new_url, *disks, "--take-from-live-brokers"]
+    assert main([*words, "--plan"]) == 0
+    assert "0..199" in capsys.readouterr().out
+    assert main([*words, "--apply"]) == 0
+    restored = Brokers(tmp_path, new_url, settings=brokers.settings)
+    try:
+        restored.start()
+        restored.wait_whole("orders")
+        assert restored.read("orders") == [*first, *second]
+        third = [b"third-%d" % number for number in range(100)]
+        assert restored.produce("orders", third) == third
+        with RawConnection(restored.by_id[3]) as connection:
+            assert init_producer_id(connection).producer_id > given
+        restored.by_id[restored.row("orders").leader].kill()
+        assert restored.read("orders") == [*first, *second, *third]
+    finally:
+        restored.close()
 
 
 def _raise(error: object) -> None:
