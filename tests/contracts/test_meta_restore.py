@@ -8,11 +8,22 @@ import pytest
 from sqlalchemy import Connection, func, select
 
 from tests.catalogue import NOW_MS, open_ready, register
-from tests.support.checkpointed import CLUSTER, TOPIC_ID, entry, group, groups, partition, pinned
+from tests.support.checkpointed import CLUSTER, TOPIC_ID, disk, disk_log, entry, group, groups, partition, pinned
 from tiered.errors import InvalidConfig, Pinned
 from tiered.formats.checkpoint import ClusterCheckpoint
-from tiered.ids import InSyncReplica
-from tiered.meta import cluster, coordinator_slots, group_offsets, partitions, pins, producer_ids, restore, segments
+from tiered.formats.disk_report import OpenLogTransaction
+from tiered.ids import DataFolderOwner, InSyncReplica, TopicId, TopicPartition
+from tiered.meta import (
+    cluster,
+    coordinator_slots,
+    group_offsets,
+    partitions,
+    pins,
+    producer_ids,
+    restore,
+    segments,
+    transactions,
+)
 from tiered.meta import groups as stored_groups
 from tiered.meta import settings as stored_settings
 from tiered.meta import topics as stored_topics
@@ -21,6 +32,7 @@ from tiered.meta.pins import PinnedRange
 from tiered.meta.tables import metadata, pin
 from tiered.rules.groups.coordinator_slot import coordinator_slot
 from tiered.rules.segments.restore_plan import FoundBucket, RestoredSettings, RestorePlan, plan_restore
+from tiered.rules.transactions.transaction_state import TransactionState
 
 pytest_plugins = ["tests.meta_databases"]
 
@@ -127,6 +139,31 @@ def test_brokers_lead_what_they_hold_as_they_come(empty: Database, plan: Restore
         assert (row.leader, row.leader_epoch) == (leader, 100_001)
         assert row.isr == (InSyncReplica(leader, epochs[leader]),)
         assert sorted(row.replicas) == [1, 2]
+
+
+def test_with_disks_the_furthest_log_leads_and_what_it_left_open_is_decided(empty: Database, plan: RestorePlan) -> None:
+    opened = OpenLogTransaction(producer_id=77, producer_epoch=3, first_offset=90)
+    found = FoundBucket(
+        cluster=ClusterCheckpoint(version=100, cluster_id=CLUSTER, topics=(entry(replication_factor=2),)),
+        cluster_etag="etag",
+        partitions={(TOPIC_ID, 0): partition(20, 50, 80)},
+        groups={},
+    )
+    disks = [disk(1, disk_log(90)), disk(2, disk_log(95, start=60, open_transactions=(opened,)))]
+    apply(empty, plan_restore(found, (1, 2), disks=disks))
+    row = empty.run_sync(cluster.load)
+    assert row.kept_disks == (DataFolderOwner(1, CLUSTER), DataFolderOwner(2, CLUSTER))
+    empty.run_sync(lambda conn: cluster.forget_kept_disk(conn, 1))
+    assert empty.run_sync(cluster.load).kept_disks == (DataFolderOwner(2, CLUSTER),)
+    epoch = empty.run_sync(partial(register, broker_id=2))
+    (its,) = empty.run_sync(partitions.load_all)
+    assert (its.leader, its.isr, its.replicas) == (2, (InSyncReplica(2, epoch),), (2, 1))
+    assert (its.log_start_offset, its.cold_end_offset) == (60, 80)
+    rows = empty.run_sync(lambda conn: segments.list_committed(conn, TOPIC_ID, 0))
+    assert [(each.base_offset, each.end_offset) for each in rows] == [(50, 80)], "the other one is retired"
+    (open_one,) = empty.run_sync(lambda conn: transactions.load_open(conn, range(50)))
+    assert (open_one.producer_id, open_one.producer_epoch, open_one.state) == (77, 4, TransactionState.PREPARE_ABORT)
+    assert open_one.partitions == {TopicPartition(TopicId(TOPIC_ID), 0)}
 
 
 def test_slots_are_taken_under_epochs_of_the_new_life_whatever_their_number(empty: Database, plan: RestorePlan) -> None:

@@ -22,6 +22,7 @@ from tiered.formats.checkpoint import (
     encode_partition_checkpoint,
     page_ref,
 )
+from tiered.formats.disk_report import DiskLog, DiskReport, OpenLogTransaction, encode_disk_report
 from tiered.formats.group_checkpoint import GroupCheckpoint, GroupEntry, StoredOffset, encode_group_checkpoint
 from tiered.formats.group_members import (
     KeptClassicFacts,
@@ -288,6 +289,20 @@ def group_checkpoint() -> GroupCheckpoint:
     )
 
 
+def disk_report() -> DiskReport:
+    log = DiskLog(
+        topic_id=TOPIC_ID,
+        partition=3,
+        log_start_offset=100,
+        local_log_start_offset=250,
+        log_end_offset=311,
+        leader_epochs=((2, 100), (9, 300)),
+        newest_producer_id=4_001,
+        open_transactions=(OpenLogTransaction(producer_id=4_000, producer_epoch=5, first_offset=305),),
+    )
+    return DiskReport(cluster_id=CLUSTER_ID, broker_id=2, logs=(log,), faults=("another: its bytes are gone",))
+
+
 def classic_group() -> KeptClassicGroup:
     protocol = KeptProtocol(name="range", metadata=b"\0\1 orders")
     plain = KeptClassicMember(
@@ -381,6 +396,7 @@ def written_today() -> dict[str, bytes]:
         ),
         "cluster_checkpoint.v1.pins.json": encode_cluster_checkpoint(cluster_checkpoint_with_pins()),
         "group_checkpoint.v1.json": encode_group_checkpoint(group_checkpoint()),
+        "disk_report.v1.json": encode_disk_report(disk_report()),
     }
 
 

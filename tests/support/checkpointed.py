@@ -5,6 +5,7 @@ from dataclasses import replace
 from uuid import UUID, uuid5
 
 from tiered.formats.checkpoint import CommittedSegment, PartitionCheckpoint, TopicEntry
+from tiered.formats.disk_report import DiskLog, DiskReport, OpenLogTransaction
 from tiered.formats.group_checkpoint import GroupCheckpoint, GroupEntry, StoredOffset
 from tiered.formats.pin_entries import PinEntry, PinnedOffsets
 from tiered.rules.segments.restore_plan import FoundGroups, FoundPartition
@@ -57,6 +58,31 @@ def partition(
         high_watermark=high_watermark,
     )
     return FoundPartition(head=head, etag="etag", segments=segments, newest_producer_id=newest_producer_id)
+
+
+def disk_log(
+    end: int,
+    epochs: tuple[tuple[int, int], ...] = ((0, 0),),
+    *,
+    start: int = 0,
+    local: int | None = None,
+    open_transactions: tuple[OpenLogTransaction, ...] = (),
+    newest_producer_id: int = -1,
+) -> DiskLog:
+    return DiskLog(
+        topic_id=TOPIC_ID,
+        partition=0,
+        log_start_offset=start,
+        local_log_start_offset=start if local is None else local,
+        log_end_offset=end,
+        leader_epochs=epochs,
+        newest_producer_id=newest_producer_id,
+        open_transactions=open_transactions,
+    )
+
+
+def disk(broker_id: int, *logs: DiskLog, cluster_id: str = CLUSTER, faults: tuple[str, ...] = ()) -> DiskReport:
+    return DiskReport(cluster_id=cluster_id, broker_id=broker_id, logs=logs, faults=faults)
 
 
 def entry(**changes: object) -> TopicEntry:

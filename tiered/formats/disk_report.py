@@ -21,7 +21,7 @@ _MAX_TEXT_CHARS: Final = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OpenTransaction:
+class OpenLogTransaction:
     """A producer's transaction that has no end in a log."""
 
     producer_id: int
@@ -41,7 +41,7 @@ class DiskLog:
     log_end_offset: int
     leader_epochs: tuple[tuple[int, int], ...]
     newest_producer_id: int
-    open_transactions: tuple[OpenTransaction, ...]
+    open_transactions: tuple[OpenLogTransaction, ...]
 
     @property
     def reach(self) -> tuple[int, int]:
@@ -88,7 +88,7 @@ def _log_from(fields: Fields) -> DiskLog:
         leader_epochs=tuple((epoch, start) for epoch, start in fields.rows_of_integers("leader_epochs", width=2)),
         newest_producer_id=fields.integer("newest_producer_id", minimum=-1, maximum=MAX_NUMBER),
         open_transactions=tuple(
-            OpenTransaction(
+            OpenLogTransaction(
                 producer_id=transaction.integer("producer_id", maximum=MAX_NUMBER),
                 producer_epoch=transaction.integer("producer_epoch", maximum=MAX_SHORT - 1),
                 first_offset=transaction.integer("first_offset"),

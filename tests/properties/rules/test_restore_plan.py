@@ -8,8 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.checkpointed import CLUSTER, TOPIC_ID, entry, group, groups, partition, pinned, segment
+from tests.support.checkpointed import (
+    CLUSTER,
+    TOPIC_ID,
+    disk,
+    disk_log,
+    entry,
+    group,
+    groups,
+    partition,
+    pinned,
+    segment,
+)
 from tiered.formats.checkpoint import ClusterCheckpoint, TopicEntry
+from tiered.formats.disk_report import DiskReport, OpenLogTransaction
 from tiered.formats.pin_entries import PinEntry
 from tiered.rules.groups.coordinator_slot import coordinator_slot
 from tiered.rules.segments.restore_plan import (
@@ -34,6 +46,7 @@ def plan(
     version: int = 100,
     unlisted: Sequence[tuple[UUID, int]] = (),
     pins: Sequence[PinEntry] = (),
+    disks: Sequence[DiskReport] = (),
 ) -> RestorePlan:
     return plan_restore(
         FoundBucket(
@@ -46,6 +59,7 @@ def plan(
             unlisted=tuple(unlisted),
         ),
         brokers,
+        disks=disks,
     )
 
 
@@ -222,3 +236,83 @@ def test_a_topic_that_is_left_out_holds_up_nobody_and_takes_its_offsets_and_snap
 
 def test_groups_that_their_checkpoint_could_not_hold_are_told() -> None:
     assert any("3 consumer groups" in each for each in plan(found_groups=[groups(0, left_out=3)]).warnings)
+
+
+# Disks
+
+
+def test_a_partition_goes_on_where_the_furthest_log_ends() -> None:
+    found = plan(
+        [replace(partition(0, 50), newest_leader_epoch=3)],
+        topics=[entry(replication_factor=2)],
+        found_groups=[groups(1, group("billing", 70))],
+        brokers=(1, 2, 3),
+        disks=[disk(1, disk_log(60, ((3, 0),))), disk(2, disk_log(65, ((3, 0), (250_007, 60))))],
+    )
+    (its,) = found.topics[0].partitions
+    assert (its.cold_end_offset, its.end_offset, its.has_log, its.replicas) == (50, 65, True, (2, 1))
+    assert its.leader_epoch == 300_000
+    assert its.lost_before == 70
+    assert [(moved.committed_offset, moved.restored_offset) for moved in found.moved_offsets] == [(70, 65)]
+    assert [disk.broker_id for disk in found.kept_disks] == [1, 2]
+    assert any("no disk of broker 3 is given" in words for words in found.warnings)
+
+
+def test_records_that_only_a_disk_knows_to_be_deleted_stay_deleted() -> None:
+    found = plan([partition(0, 50)], disks=[disk(1, disk_log(90, ((3, 0),), start=70))])
+    (its,) = found.topics[0].partitions
+    assert (its.log_start_offset, its.cold_end_offset, its.end_offset) == (70, 70, 90)
+
+
+def test_producer_ids_are_above_those_in_logs() -> None:
+    found = plan(disks=[disk(1, disk_log(5, newest_producer_id=PRODUCER_IDS_A_LIFE))])
+    assert found.next_producer_id == 2 * PRODUCER_IDS_A_LIFE
+
+
+def test_who_has_a_log_that_contradicts_the_store_follows() -> None:
+    found = plan(
+        [replace(partition(0, 50), newest_leader_epoch=3)],
+        topics=[entry(replication_factor=2)],
+        brokers=(1, 2),
+        disks=[disk(1, disk_log(60, ((2, 0),)))],
+    )
+    (its,) = found.topics[0].partitions
+    assert (its.end_offset, its.has_log, its.replicas) == (50, False, (2, 1))
+    assert not found.problems
+    assert any("is not the one that was uploaded" in words for words in found.warnings)
+
+
+@pytest.mark.parametrize(
+    ("disks", "brokers", "problem"),
+    [
+        ([disk(1), disk(1)], (1,), "two disks are those of broker 1"),
+        ([disk(2)], (1,), "not among --brokers"),
+        ([disk(1, cluster_id="another")], (1,), "belongs to cluster another"),
+        ([disk(1, disk_log(90, local=60))], (1,), "from 60 to 89, and the store those below 50"),
+        ([disk(1, disk_log(60, ((2, 0),)))], (1,), "on every disk contradicts the store"),
+    ],
+)
+def test_disks_that_cannot_be_taken_along_are_a_problem(
+    disks: Sequence[DiskReport], brokers: Sequence[int], problem: str
+) -> None:
+    (words,) = plan([replace(partition(0, 50), newest_leader_epoch=3)], brokers=brokers, disks=disks).problems
+    assert problem in words
+
+
+def test_logs_that_have_no_place_are_named() -> None:
+    stray = replace(disk_log(5), topic_id=UUID(int=99))
+    found = plan(disks=[disk(1, stray, faults=("its bytes are gone",))])
+    assert not found.problems
+    assert any(str(UUID(int=99)) in words for words in found.warnings)
+    assert any("its bytes are gone" in words for words in found.warnings)
+
+
+def test_only_transactions_of_logs_that_lead_are_ended() -> None:
+    def opened(producer_id: int) -> tuple[OpenLogTransaction, ...]:
+        return (OpenLogTransaction(producer_id=producer_id, producer_epoch=0, first_offset=3),)
+
+    found = plan(
+        brokers=(1, 2),
+        disks=[disk(1, disk_log(9, open_transactions=opened(7))), disk(2, disk_log(8, open_transactions=opened(8)))],
+    )
+    assert [transaction.producer_id for transaction in found.unended] == [7]

@@ -9,6 +9,7 @@ from tiered.formats.checkpoint import (
     decode_cluster_checkpoint,
     decode_partition_checkpoint,
 )
+from tiered.formats.disk_report import decode_disk_report
 from tiered.formats.group_checkpoint import decode_group_checkpoint
 from tiered.formats.group_members import decode_classic_group, decode_consumer_group
 from tiered.formats.leader_epoch_file import decode_leader_epochs
@@ -99,6 +100,7 @@ def test_golden_checkpoints_are_read() -> None:
     with_pins = decode_cluster_checkpoint(content("cluster_checkpoint.v1.pins.json"))
     assert with_pins == golden.cluster_checkpoint_with_pins()
     assert decode_group_checkpoint(content("group_checkpoint.v1.json")) == golden.group_checkpoint()
+    assert decode_disk_report(content("disk_report.v1.json")) == golden.disk_report()
 
 
 def test_golden_members_of_groups_are_read() -> None:

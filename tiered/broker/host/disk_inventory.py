@@ -10,7 +10,7 @@ from uuid import UUID
 
 from tiered.broker.host.data_folder import DataFolder, owner_of
 from tiered.errors import InvalidConfig, TieredError
-from tiered.formats.disk_report import MAX_LEADER_EPOCHS, DiskLog, DiskReport, OpenTransaction
+from tiered.formats.disk_report import MAX_LEADER_EPOCHS, DiskLog, DiskReport, OpenLogTransaction
 from tiered.hot.file_system import RealFileSystem
 from tiered.hot.log import Log, LogConfig
 from tiered.hot.opening import open_log
@@ -63,7 +63,7 @@ def _description(log: Log, topic_id: UUID, partition: int) -> DiskLog:
         leader_epochs=log.leader_epochs.entries[-MAX_LEADER_EPOCHS:],
         newest_producer_id=max((entry.producer_id for entry in producers), default=-1),
         open_transactions=tuple(
-            OpenTransaction(
+            OpenLogTransaction(
                 producer_id=entry.producer_id,
                 producer_epoch=entry.producer_epoch,
                 first_offset=entry.current_transaction_first_offset,

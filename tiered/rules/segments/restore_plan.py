@@ -13,7 +13,7 @@ import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
-from itertools import islice
+from itertools import chain, islice
 from typing import Final
 from uuid import NAMESPACE_OID, UUID, uuid5
 
@@ -223,9 +223,11 @@ def plan_restore(
     newest_slot_epoch = max((each.checkpoint.slot_epoch for each in found.groups.values()), default=0)
     change_number = next_life(max(cluster.version, newest_slot_epoch >> SLOT_TENURE_BITS), CHANGES_A_LIFE)
     newest_producer_id = max(
-        -1,
-        *(its.newest_producer_id for its in found.partitions.values()),
-        *(log.newest_producer_id for disk in disks for log in disk.logs),
+        chain(
+            (its.newest_producer_id for its in found.partitions.values()),
+            (log.newest_producer_id for disk in disks for log in disk.logs),
+        ),
+        default=-1,
     )
     return RestorePlan(
         former_cluster_id=cluster.cluster_id,
@@ -253,7 +255,7 @@ def plan_restore(
             *_left_out(cluster, left_out),
             *warnings,
             *_warnings(found, topics, pins),
-            *_disk_warnings(disks, cluster),
+            *_disk_warnings(disks, brokers, cluster),
         ),
         problems=tuple(problems),
     )
@@ -430,7 +432,7 @@ def _disk_problems(disks: Sequence[DiskReport], brokers: Sequence[int], lineage:
     ]
 
 
-def _disk_warnings(disks: Sequence[DiskReport], cluster: ClusterCheckpoint) -> list[str]:
+def _disk_warnings(disks: Sequence[DiskReport], brokers: Sequence[int], cluster: ClusterCheckpoint) -> list[str]:
     known = {topic.topic_id for topic in cluster.topics}
     unknown = sorted({log.topic_id for disk in disks for log in disk.logs if log.topic_id not in known})
     warnings = [
@@ -438,6 +440,13 @@ def _disk_warnings(disks: Sequence[DiskReport], cluster: ClusterCheckpoint) -> l
         for disk in disks
         for fault in disk.faults
     ]
+    if disks:
+        given = {disk.broker_id for disk in disks}
+        warnings += [
+            f"no disk of broker {broker_id} is given: what it alone has does not come back"
+            for broker_id in brokers
+            if broker_id not in given
+        ]
     if unknown:
         warnings.append(
             "the disks have logs of topics that the store does not name, and that stay where they are: deleted topics, "
