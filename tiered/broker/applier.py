@@ -200,8 +200,13 @@ class ChangeApplier:
             return TopicConfig.of({}, self._context.settings) if current is None else current.config
 
     def _put(self, topic: Topic) -> None:
+        """From here on its partitions are known. Those that were opened while the metadata store was found to have gone
+        back (R14) serve nothing either."""
+        went_back = self._context.state.metadata_went_back
         self._topics.put(topic)
         for partition in topic.partitions:
+            if went_back is not None and partition.halted is None:
+                partition.halt(went_back, is_logged=True)
             if partition.config != topic.config:
                 partition.configure(topic.config)
 

@@ -434,3 +434,14 @@ async def test_topics_are_configured_anew_only_where_their_defaults_changed(
         await alter("log.retention.ms", "77777777")
         assert {"t", "u"} <= {*anew}
         assert made.broker.topics.by_name("t").config.retention_ms == 77777777
+
+
+async def test_what_is_opened_after_the_database_went_back_serves_nothing_either(tmp_path: Path) -> None:
+    """A start had registered when another broker found out; its logs were opened then."""
+    async with administered(tmp_path) as parts:
+        parts.broker.context.state.metadata_went_back = "the metadata store has lost commits"
+        created = await parts.admin.create_topic(NewTopic(name="late"))
+        partition = created.partition(0)
+        assert partition.leadership is None
+        assert partition.halted is not None
+        assert "lost commits" in partition.halted
