@@ -2,11 +2,9 @@
 ever acknowledged. A model of the replication's rules, in which the database is lost at the end."""
 
 import random
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tests.support.checkpointed import disk_log
-from tiered.formats.disk_report import DiskLog
 from tiered.rules.replication.divergence import divergence, last_fetched_epoch, truncation_offset
 from tiered.rules.replication.leader_epochs import LeaderEpochs
 from tiered.rules.segments.restored_logs import ReplicaLog, choose
@@ -102,9 +100,18 @@ class History:
             assert committed[: len(self.acknowledged)] == self.acknowledged, "the model keeps what it acknowledged"
             self.acknowledged = committed
 
+    @property
+    def last_leader_wrote(self) -> bool:
+        """In its epoch. Of others no disk knows: a start finds only epochs that wrote something."""
+        its = self.replicas[self.leader]
+        return its.epochs.start_of(self.epoch) < len(its.log)
+
     def disks(self) -> list[ReplicaLog]:
         return [
-            ReplicaLog(broker_id=broker_id, log=disk_log(len(its.log), its.epochs.entries))
+            ReplicaLog(
+                broker_id=broker_id,
+                log=disk_log(len(its.log), its.epochs.truncate_to_end(len(its.log)).entries),
+            )
             for broker_id, its in self.replicas.items()
         ]
 
@@ -112,24 +119,20 @@ class History:
         return self.replicas[broker_id].log[: len(self.acknowledged)] == self.acknowledged
 
 
-def test_the_log_that_leads_has_all_that_was_acknowledged() -> None:
-    for seed in range(HISTORIES):
-        history = History(seed)
+def test_the_log_that_leads_has_all_that_was_acknowledged_where_the_last_leader_wrote_something() -> None:
+    histories = [history for seed in range(HISTORIES) if (history := History(seed)).last_leader_wrote]
+    assert len(histories) > HISTORIES / 2
+    for history in histories:
         leading = choose(history.disks(), cold_end_offset=0, cold_leader_epoch=-1).leading
         assert leading is not None
-        assert history.has_all(leading.broker_id), f"seed {seed}"
+        assert history.has_all(leading.broker_id)
 
 
-def test_neither_the_longest_log_nor_that_of_the_latest_records_would_do() -> None:
+def test_the_longest_log_would_not_do() -> None:
     """So the histories are ones in which the rule matters."""
-
-    def loses(key: Callable[[DiskLog], object]) -> int:
-        losing = 0
-        for seed in range(HISTORIES):
-            history = History(seed)
-            chosen = max(history.disks(), key=lambda replica: key(replica.log))  # type: ignore[arg-type,return-value]
-            losing += not history.has_all(chosen.broker_id)
-        return losing
-
-    assert loses(lambda log: log.log_end_offset) > 0
-    assert loses(lambda log: LeaderEpochs(log.leader_epochs).truncate_to_end(log.log_end_offset).latest) > 0
+    losing = 0
+    for seed in range(HISTORIES):
+        history = History(seed)
+        longest = max(history.disks(), key=lambda replica: replica.log.log_end_offset)
+        losing += history.last_leader_wrote and not history.has_all(longest.broker_id)
+    assert losing > 0
