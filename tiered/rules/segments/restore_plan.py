@@ -25,6 +25,11 @@ from tiered.formats.pin_entries import PinEntry
 from tiered.ids import DataFolderOwner, TopicId, TopicPartition
 from tiered.rules.groups.coordinator_slot import coordinator_slot
 from tiered.rules.replication import placement
+from tiered.rules.security.quotas import QuotaEntity
+from tiered.rules.security.sasl.mechanism import ScramMechanism
+from tiered.rules.security.sasl.scram import ScramCredential
+from tiered.rules.segments import former_database
+from tiered.rules.segments.former_database import FormerDatabase
 from tiered.rules.segments.restored_logs import LogChoice, ReplicaLog, UnendedTransaction, choose, unended
 
 CHANGES_A_LIFE: Final = 1 << 30
@@ -161,12 +166,17 @@ class RestorePlan:
     pins: tuple[PinEntry, ...]
     acls: tuple[AclEntry, ...]
     left_out_acls: tuple[AclEntry, ...]
-    """All rules, unless they are accepted."""
+    """All rules of the bucket, unless they are accepted, or those of the former database count."""
     rights_digest: str | None
     """Stands for all that gives rights, accepted or not; None where nothing does."""
     kept_disks: tuple[DataFolderOwner, ...]
     """Of which brokers keep their data folders, and the cluster that these are of until now."""
     unended: tuple[UnendedTransaction, ...]
+    has_former_database: bool
+    """Rules, credentials and quotas are those of the former database."""
+    credentials: Mapping[tuple[str, ScramMechanism], ScramCredential]
+    """As in `FormerDatabase`."""
+    quotas: Mapping[tuple[QuotaEntity, str], float]
     warnings: tuple[str, ...]
     problems: tuple[str, ...]
 
@@ -192,16 +202,20 @@ def plan_restore(
     *,
     accept_rights: str | None = None,
     disks: Sequence[DiskReport] = (),
+    former: FormerDatabase | None = None,
 ) -> RestorePlan:
     """The rows for a cluster of these brokers, which begin with empty disks, but for those whose `disks` are taken
     along. Topics that are `left_out` do not come back, and whatever is wrong with them is no problem. Access rules, and
     settings that give rights, come back only where `accept_rights` is their digest: whoever can write to the bucket
-    could have put them there, or could have replaced them since a person saw the plan."""
+    could have put them there, or could have replaced them since a person saw the plan. With a `former` database the
+    rules are those of that database, unasked: nobody but its owner could write there."""
     cluster, settings = found.cluster, found.settings
-    rights_digest = _rights_digest(cluster.acls, settings.giving_rights)
+    bucket_acls = cluster.acls if former is None else ()
+    rights_digest = _rights_digest(bucket_acls, settings.giving_rights)
     is_accepted = rights_digest is not None and accept_rights == rights_digest
     entries = sorted((each for each in cluster.topics if each.name not in left_out), key=lambda each: each.name)
     groups, slot_count = _groups_of(found)
+    groups = former_database.merged_groups(groups, former)
     committed = _furthest_commits(groups)
     problems = [
         f"there is no topic {name} to leave out"
@@ -210,6 +224,7 @@ def plan_restore(
     if accept_rights is not None and not is_accepted:
         problems.append(_other_rights(accept_rights, rights_digest))
     problems += _disk_problems(disks, brokers, _lineage(found))
+    problems += former_database.problems(former, _lineage(found))
     logs = _logs_of(disks)
     warnings: list[str] = []
     topics = tuple(
@@ -220,6 +235,7 @@ def plan_restore(
     problems += [f"{entry.name}: {faults[entry.name]}" for entry in entries if entry.name in faults]
     restored_groups, moved = _clamped(groups, topics)
     pins = _restored_pins(cluster.pins, topics)
+    transactions = former_database.with_decisions(_unended(topics, logs), former)
     newest_slot_epoch = max((each.checkpoint.slot_epoch for each in found.groups.values()), default=0)
     change_number = next_life(max(cluster.version, newest_slot_epoch >> SLOT_TENURE_BITS), CHANGES_A_LIFE)
     newest_producer_id = max(
@@ -246,16 +262,20 @@ def plan_restore(
         groups=restored_groups,
         moved_offsets=moved,
         pins=pins,
-        acls=cluster.acls if is_accepted else (),
-        left_out_acls=() if is_accepted else cluster.acls,
+        acls=former.acls if former is not None else bucket_acls if is_accepted else (),
+        left_out_acls=() if is_accepted else bucket_acls,
         rights_digest=rights_digest,
         kept_disks=tuple(DataFolderOwner(disk.broker_id, disk.cluster_id) for disk in disks),
-        unended=_unended(topics, logs),
+        unended=transactions,
+        has_former_database=former is not None,
+        credentials={} if former is None else former.credentials,
+        quotas={} if former is None else former.quotas,
         warnings=(
             *_left_out(cluster, left_out),
             *warnings,
             *_warnings(found, topics, pins),
             *_disk_warnings(disks, brokers, cluster),
+            *former_database.warnings(former, cluster.acls, transactions),
         ),
         problems=tuple(problems),
     )

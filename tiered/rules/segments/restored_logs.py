@@ -36,11 +36,12 @@ class LogChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnendedTransaction:
-    """A producer's transaction that is open in these partitions."""
+    """A producer's transaction that is open in these partitions. It is aborted, or committed with the next epoch."""
 
     producer_id: int
     producer_epoch: int
     partitions: tuple[TopicPartition, ...]
+    is_committed: bool = False
 
 
 def choose(logs: Sequence[ReplicaLog], *, cold_end_offset: int, cold_leader_epoch: int) -> LogChoice:
