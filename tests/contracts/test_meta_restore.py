@@ -1,6 +1,7 @@
 """A restored catalogue on SQLite and on PostgreSQL: whole or not at all, and ready for brokers with empty disks."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from uuid import UUID
 
@@ -21,6 +22,7 @@ from tiered.meta import (
     pins,
     producer_ids,
     restore,
+    security,
     segments,
     transactions,
 )
@@ -31,8 +33,12 @@ from tiered.meta.engine import Database
 from tiered.meta.pins import PinnedRange
 from tiered.meta.tables import metadata, pin
 from tiered.rules.groups.coordinator_slot import coordinator_slot
+from tiered.rules.security.quotas import QuotaEntity
+from tiered.rules.security.sasl.mechanism import ScramMechanism
+from tiered.rules.security.sasl.scram import ScramCredential
 from tiered.rules.segments.restore_plan import FoundBucket, RestoredSettings, RestorePlan, plan_restore
-from tiered.rules.transactions.transaction_state import TransactionState
+from tiered.rules.segments.restored_logs import UnendedTransaction
+from tiered.rules.transactions.transaction_state import KEEPS_EPOCH, RAISES_EPOCH, TransactionState
 
 pytest_plugins = ["tests.meta_databases"]
 
@@ -128,6 +134,35 @@ def test_everything_of_the_plan_is_there_afterwards(empty: Database, plan: Resto
         empty.run_sync(
             lambda conn: pins.refuse_retirement(conn, TOPIC_ID, 0, new_log_start_offset=50, is_explicit=True)
         )
+
+
+def test_what_the_former_database_had_is_written(empty: Database, plan: RestorePlan) -> None:
+    credential = ScramCredential(salt=b"\0salt", stored_key=b"\xffkey", server_key=b"server", iterations=4096)
+    quota = (QuotaEntity(user="", client_id="app"), "producer_byte_rate")
+    where = TopicPartition(TopicId(TOPIC_ID), 0)
+    unended = [
+        UnendedTransaction(producer_id=number, producer_epoch=4, partitions=(where,), is_committed=bool(number))
+        for number in range(2)
+    ]
+    credentials = {("ann", ScramMechanism.SHA_256): credential}
+    apply(empty, replace(plan, credentials=credentials, quotas={quota: 5.0}, unended=tuple(unended)))
+    stored = empty.run_sync(security.load_all)
+    assert [(each.user_name, each.salt, each.stored_key) for each in stored.credentials] == [
+        ("ann", b"\0salt", b"\xffkey")
+    ]
+    (limit,) = stored.quotas
+    assert (limit.user_name, limit.client_id, limit.ip, limit.value) == ("", "app", None, 5.0)
+    decided = empty.run_sync(lambda conn: transactions.load_decided(conn, range(50)))
+    # The epoch of the marker is the one after that of the records: so the producer's coordinator had decided it.
+    assert {each.producer_id: (each.state.value, each.producer_epoch, each.protocol) for each in decided} == {
+        0: ("PrepareAbort", 5, KEEPS_EPOCH),
+        1: ("PrepareCommit", 5, RAISES_EPOCH),
+    }
+
+
+def test_groups_of_the_former_database_alone_are_written(empty: Database, plan: RestorePlan) -> None:
+    apply(empty, replace(plan, slot_count=None))
+    assert empty.run_sync(lambda conn: stored_groups.load(conn, "billing")) is not None
 
 
 def test_brokers_lead_what_they_hold_as_they_come(empty: Database, plan: RestorePlan) -> None:

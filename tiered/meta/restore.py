@@ -17,7 +17,8 @@ from tiered.formats.pin_entries import PinEntry
 from tiered.meta.connections import sqlite_file
 from tiered.meta.engine import Database
 from tiered.meta.group_offsets import text_of
-from tiered.meta.security_tables import acl
+from tiered.meta.security import quota_key
+from tiered.meta.security_tables import acl, client_quota, scram_credential
 from tiered.meta.tables import (
     NO_LEADER,
     ONLY_ROW,
@@ -43,7 +44,13 @@ from tiered.rules.replication.elections import NO_REGISTRATION
 from tiered.rules.segments.restore_plan import RestoredPartition, RestoredTopic, RestorePlan
 from tiered.rules.segments.restored_logs import UnendedTransaction
 from tiered.rules.segments.segment_states import SegmentState
-from tiered.rules.transactions.transaction_state import KEEPS_EPOCH, NO_EPOCH, NO_PRODUCER_ID, TransactionState
+from tiered.rules.transactions.transaction_state import (
+    KEEPS_EPOCH,
+    NO_EPOCH,
+    NO_PRODUCER_ID,
+    RAISES_EPOCH,
+    TransactionState,
+)
 from tiered.runtime import crash_point
 
 ROWS_AT_ONCE = 500
@@ -208,6 +215,17 @@ def _tables(plan: RestorePlan, now_ms: int) -> Iterator[tuple[Table, Iterable[di
         ),
     )
     yield acl, ({**asdict(each), "created_at_ms": now_ms} for each in plan.acls)
+    yield (
+        scram_credential,
+        (
+            {"user_name": user_name, "mechanism": mechanism, **asdict(credential)}
+            for (user_name, mechanism), credential in plan.credentials.items()
+        ),
+    )
+    yield (
+        client_quota,
+        ({**quota_key(entity, quota), "value": value} for (entity, quota), value in plan.quotas.items()),
+    )
     yield pin, (_pin_row(each, now_ms) for each in plan.pins)
     yield (
         pinned_range,
@@ -221,7 +239,7 @@ def _tables(plan: RestorePlan, now_ms: int) -> Iterator[tuple[Table, Iterable[di
             for its in each.ranges
         ),
     )
-    if plan.slot_count is None and not plan.unended:
+    if plan.slot_count is None and not plan.groups and not plan.unended:
         return
     slot_count = _slots(plan)
     yield (
@@ -285,7 +303,7 @@ def _unended_id(its: UnendedTransaction) -> str:
 
 
 def _unended_row(its: UnendedTransaction, slot_count: int, now_ms: int) -> dict[str, Any]:
-    """Decided: its coordinator aborts it as soon as it has the slot. The epoch is above that of whatever the producer
+    """Decided: its coordinator ends it as soon as it has the slot. The epoch is above that of whatever the producer
     still sends."""
     transactional_id = _unended_id(its)
     return {
@@ -297,8 +315,8 @@ def _unended_row(its: UnendedTransaction, slot_count: int, now_ms: int) -> dict[
         "previous_producer_id": NO_PRODUCER_ID,
         "next_producer_id": NO_PRODUCER_ID,
         "timeout_ms": 0,
-        "state": TransactionState.PREPARE_ABORT.value,
-        "protocol": KEEPS_EPOCH,
+        "state": (TransactionState.PREPARE_COMMIT if its.is_committed else TransactionState.PREPARE_ABORT).value,
+        "protocol": RAISES_EPOCH if its.is_committed else KEEPS_EPOCH,
         "started_at_ms": now_ms,
         "changed_at_ms": now_ms,
         "coordinator_epoch": -1,

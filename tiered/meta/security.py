@@ -17,7 +17,7 @@ from tiered.meta.security_tables import acl, client_quota, scram_credential
 from tiered.meta.tables import ONLY_ROW, cluster
 from tiered.meta.upserts import insert_for
 from tiered.rules.security.acl import AclFilter
-from tiered.rules.security.quotas import QuotaChange
+from tiered.rules.security.quotas import QuotaChange, QuotaEntity
 from tiered.rules.security.sasl.mechanism import ScramMechanism
 from tiered.rules.security.sasl.scram import CredentialChange, ScramCredential
 
@@ -147,20 +147,24 @@ def alter_quotas(conn: Connection, changes: Sequence[QuotaChange]) -> int:
     """The number of the change. Where the same quota is changed twice the last one counts."""
     number = note_change(conn)
     for change in changes:
-        entity = change.entity
-        key = {
-            "has_user": entity.user is not None,
-            "user_name": entity.user or "",
-            "has_client_id": entity.client_id is not None,
-            "client_id": entity.client_id or "",
-            "has_ip": entity.ip is not None,
-            "ip": entity.ip or "",
-            "quota": change.quota,
-        }
+        key = quota_key(change.entity, change.quota)
         conn.execute(delete(client_quota).where(_is(client_quota, key)))
         if change.value is not None:
             conn.execute(insert(client_quota).values(value=change.value, **key))
     return number
+
+
+def quota_key(entity: QuotaEntity, quota: str) -> dict[str, Any]:
+    """The key of a quota's row."""
+    return {
+        "has_user": entity.user is not None,
+        "user_name": entity.user or "",
+        "has_client_id": entity.client_id is not None,
+        "client_id": entity.client_id or "",
+        "has_ip": entity.ip is not None,
+        "ip": entity.ip or "",
+        "quota": quota,
+    }
 
 
 def alter_credentials(conn: Connection, changes: Iterable[CredentialChange], *, secret: bytes) -> set[str]:
