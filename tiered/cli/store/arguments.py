@@ -112,6 +112,12 @@ def _add_restore(commands: "Commands[Parser]") -> None:
         "made of it; once for each broker, which then starts with that folder",
     )
     parser.add_argument(
+        "--former-meta",
+        metavar="URL",
+        help="take users and their passwords, quotas, access rules and newer offsets of groups from this older "
+        "database of the cluster, which no broker uses any more; it is never changed",
+    )
+    parser.add_argument(
         "--leave-out",
         metavar="TOPIC",
         action="append",

@@ -25,7 +25,9 @@ from tiered.config.topic import TOPIC_SETTINGS
 from tiered.formats.acl_entries import AclEntry
 from tiered.meta import restore as stored
 from tiered.meta.engine import Database
+from tiered.meta.former import read_former
 from tiered.meta.restore import TargetDatabase
+from tiered.meta.security import NOBODY
 from tiered.rules.segments.restore_plan import (
     FoundBucket,
     MovedOffset,
@@ -47,6 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.apply and arguments.meta is None:
         raise UsageError("--apply needs --meta URL: the empty database to restore into")
     disks = [read_disk(path) for path in arguments.disks]
+    former = None if arguments.former_meta is None else read_former(arguments.former_meta)
     store = open_store(arguments.store)
     try:
         target = stored.EMPTY if arguments.meta is None else stored.look_at(arguments.meta)
@@ -60,6 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
             arguments.leave_out,
             accept_rights=arguments.accept_rights,
             disks=disks,
+            former=former,
         )
         live = live_brokers(store, plan.former_cluster_id)
         if arguments.apply:
@@ -161,11 +165,13 @@ def _lines(plan: RestorePlan, *, target_holds: str | None) -> Iterator[str]:
     yield (
         f"{counted(len(plan.topics), 'topic')}, {counted(plan.segment_count, 'segment')}, {in_bytes(sum(sizes))}; "
         f"{counted(len(plan.groups), 'consumer group')}, {counted(_snapshots(plan), 'snapshot')}, "
-        f"{counted(len(plan.acls), 'access rule')}; users and their passwords are not kept"
+        f"{counted(len(plan.acls), 'access rule')}; {_users_and_quotas(plan)}"
     )
     yield f"leader epochs and producer ids (from {plan.next_producer_id:,} on) are ones that the old cluster never used"
     if plan.unended:
-        yield f"{counted(len(plan.unended), 'transaction')} without an end on the disks will be aborted"
+        commits = sum(transaction.is_committed for transaction in plan.unended)
+        decided = f", but for {commits:,} that the former database had decided to commit" if commits else ""
+        yield f"{counted(len(plan.unended), 'transaction')} without an end on the disks will be aborted{decided}"
     else:
         yield "no transaction is open: in what comes back each is decided"
     yield "transactional ids begin anew"
@@ -184,6 +190,17 @@ def _lines(plan: RestorePlan, *, target_holds: str | None) -> Iterator[str]:
     if target_holds is not None:
         yield ""
         yield f"the database holds {target_holds}: only an empty one can be restored into"
+
+
+def _users_and_quotas(plan: RestorePlan) -> str:
+    if not plan.has_former_database:
+        return "users and their passwords are not kept"
+    users, quotas = counted(len(_users(plan)), "user"), counted(len(plan.quotas), "quota")
+    return f"{users} and {quotas} from the former database"
+
+
+def _users(plan: RestorePlan) -> list[str]:
+    return sorted({user_name for user_name, _ in plan.credentials if user_name != NOBODY})
 
 
 def _problems(plan: RestorePlan) -> list[str]:
@@ -223,6 +240,7 @@ def _as_json(plan: RestorePlan, *, target_holds: str | None, applied: bool) -> d
         "unended_transactions": [
             {
                 "producer_id": transaction.producer_id,
+                "is_committed": transaction.is_committed,
                 "partitions": [
                     {"topic_id": str(where.topic_id), "partition": where.partition} for where in transaction.partitions
                 ],
@@ -248,6 +266,9 @@ def _as_json(plan: RestorePlan, *, target_holds: str | None, applied: bool) -> d
         "moved_offsets": [asdict(each) for each in plan.moved_offsets],
         "snapshots": [each.name for each in plan.pins if each.name is not None],
         "pins": len(plan.pins) - _snapshots(plan),
+        "has_former_database": plan.has_former_database,
+        "users": _users(plan),
+        "quotas": len(plan.quotas),
         "access_rules": [asdict(each) for each in plan.acls],
         "left_out_access_rules": [asdict(acl) for acl in plan.left_out_acls],
         "rights_digest": plan.rights_digest,
@@ -331,7 +352,9 @@ def _settings_and_rules(plan: RestorePlan) -> Iterator[str]:
     yield from _list("settings that were altered at run time come back", _named(plan.settings))
     yield from _list("configs of topics come back", of_topics)
     yield from _list("configs of groups and of subscriptions come back", of_resources)
-    yield from _list("access rules come back", [_rule(acl) for acl in plan.acls])
+    from_where = ", from the former database" if plan.has_former_database else ""
+    yield from _list(f"access rules come back{from_where}", [_rule(acl) for acl in plan.acls])
+    yield from _list(f"users come back with their passwords{from_where}", _users(plan))
     yield from _list("ignored, for no broker takes them at run time", ignored)
     yield from _list(
         "left out, for a broker would not start with them beside the others", _named(plan.contradictory_settings)
