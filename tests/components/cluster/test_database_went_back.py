@@ -123,7 +123,8 @@ def test_without_the_newest_state_a_restore_with_the_disks_brings_everything_bac
     new_url = databases.create()
     databases.close()
     disks = [word for broker in brokers.by_id.values() for word in ("--disk", str(broker.data))]
-    words = ["restore", "--from", f"file://{tmp_path}/objects", "--meta", new_url, *disks, "--take-from-live-brokers"]
+    words = ["restore", "--from", f"file://{tmp_path}/objects", "--meta", new_url, *disks]
+    words += ["--former-meta", brokers.meta_url, "--take-from-live-brokers"]
     assert main([*words, "--plan"]) == 0
     assert "0..199" in capsys.readouterr().out
     assert main([*words, "--apply"]) == 0
