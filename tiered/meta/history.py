@@ -147,7 +147,7 @@ class History:
             f"{has} (a standby that was behind was promoted, or an older copy was restored). Ids and offsets would be "
             "given out twice, so no broker leads or gives out ids on it. Stop all brokers, bring back a database that "
             "has everything (the newest standby or backup), and start them again; where there is none, restore the "
-            "cluster from its object store (docs/operations.md, When the database went back)"
+            "cluster from its object store and disks (docs/operations.md, When the database went back)"
         )
 
 

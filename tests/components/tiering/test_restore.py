@@ -252,7 +252,7 @@ def test_with_the_disk_nothing_is_lost_that_was_not_uploaded(
     assert plan["moved_offsets"] == []
     assert len(plan["unended_transactions"]) == 1
     assert restored(bucket, database_url, "--disk", str(data), "--apply") == 0
-    assert "broker 1 with the data folder that was given" in capsys.readouterr().out
+    assert "with the data folders that were given" in capsys.readouterr().out
     with (
         pytest.raises(InvalidConfig, match="is not that disk"),
         cluster(store=bucket, sql=database_url, data=tmp_path / "another", settings=QUICK),

@@ -223,8 +223,9 @@ def _folders(plan: RestorePlan) -> str:
     others = [broker_id for broker_id in plan.brokers if broker_id not in kept]
     if not kept:
         return "with empty data folders"
-    own = f"{_named_brokers(kept)} with the data folder that was given"
-    return f"{own}, {_named_brokers(others)} with an empty one" if others else own
+    if not others:
+        return "with the data folders that were given"
+    return f"{_named_brokers(kept)} with the data folder that was given, {_named_brokers(others)} with an empty one"
 
 
 def _as_json(plan: RestorePlan, *, target_holds: str | None, applied: bool) -> dict[str, Any]:
