@@ -9,22 +9,20 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from tiered.cold.bucket.segments import get_run
+from tiered.cold.bucket.segments import get_run, load_footer
 from tiered.cold.object_store import ObjectStore
 from tiered.errors import Corrupt, CorruptObject, ObjectMissing
-from tiered.formats import chunk_table, marker_check, segment_check, segment_object
+from tiered.formats import chunk_table, marker_check, segment_check
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.formats.marker_check import MarkerCheck
 from tiered.formats.segment_check import ExpectedSegment, Fault, FaultKind, of_segment
-from tiered.formats.segment_object import TAIL_GUESS_BYTES, ChunkRow, NeedMore, SegmentFooter, SegmentTail
+from tiered.formats.segment_object import ChunkRow, SegmentTail
 from tiered.rules.segments.sampling import ChunkSample
 
 BLOCK_BYTES = 4 << 20
 """What one request asks for: several chunks, at least one."""
 MAX_FAULTS = 20
 """More are not listed for one segment: it is bad enough."""
-_FOOTER_READS = 3
-_MAX_FOOTER_TAIL_BYTES = 8 << 20
 _TAIL_OVERHEAD = 5
 
 
@@ -143,26 +141,12 @@ class SegmentVerifier:
 
     def _other(self, place: ExpectedSegment, size_bytes: int) -> Fault | None:
         """A fault when the object is another segment, by its own footer."""
-        footer = self._footer(place.segment.object_key, size_bytes)
-        if footer is None:
+        try:
+            footer = load_footer(self._store, place.segment.object_key, size_bytes)
+        except Corrupt:
             return None
         found = segment_check.check_footer(place, footer)
         return found if found is not None and found.kind is FaultKind.SWAPPED else None
-
-    def _footer(self, key: str, size_bytes: int) -> SegmentFooter | None:
-        tail_bytes = min(size_bytes, TAIL_GUESS_BYTES)
-        for _ in range(_FOOTER_READS):
-            if not 0 < tail_bytes <= min(size_bytes, _MAX_FOOTER_TAIL_BYTES):
-                return None
-            try:
-                data = self._store.get_range(key, size_bytes - tail_bytes, tail_bytes)
-                found = segment_object.read_footer(data, size_bytes)
-            except Corrupt:
-                return None
-            if not isinstance(found, NeedMore):
-                return found
-            tail_bytes = found.tail_bytes
-        return None
 
     # Chunks
 
