@@ -105,6 +105,8 @@ def store_segment(
     written: Callable[[bytes], bytes | bytearray] = bytes,
     times_proven_from: int = 0,
     is_old: bool = False,
+    leader_epoch: int = 1,
+    cluster_id: str = "cluster-1",
 ) -> StoredSegment:
     """Writes the log to a file in `directory`, describes it, stores it, checks it. `written` changes each batch before.
     `is_old`: as a broker from before decision 0028 has done."""
@@ -114,14 +116,14 @@ def store_segment(
     log = b"".join(written(each) for each in made)
     object_id = uuid4()
     end_offset = base_offset + len(timestamps)
-    key = object_key.segment_key(TOPIC, TOPIC_ID, PARTITION, base_offset, end_offset, 1, object_id)
+    key = object_key.segment_key(TOPIC, TOPIC_ID, PARTITION, base_offset, end_offset, leader_epoch, object_id)
     path = directory / f"{object_id}.log"
     path.write_bytes(log)
     with path.open("rb") as file:
         described = uploader.describe(
             file.fileno(),
             len(log),
-            cluster_id="cluster-1",
+            cluster_id=cluster_id,
             topic_id=TOPIC_ID,
             topic=TOPIC,
             partition=PARTITION,
@@ -138,7 +140,7 @@ def store_segment(
     committed = CommittedSegment(
         base_offset=base_offset,
         end_offset=end_offset,
-        leader_epoch=1,
+        leader_epoch=leader_epoch,
         object_key=key,
         object_id=object_id,
         size_bytes=described.object_bytes,

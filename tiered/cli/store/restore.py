@@ -167,6 +167,10 @@ def _lines(plan: RestorePlan, *, target_holds: str | None) -> Iterator[str]:
         f"{counted(len(plan.groups), 'consumer group')}, {counted(_snapshots(plan), 'snapshot')}, "
         f"{counted(len(plan.acls), 'access rule')}; {_users_and_quotas(plan)}"
     )
+    taken_back = [its.taken_back for topic in plan.topics for its in topic.partitions if its.taken_back]
+    if taken_back:
+        uploads, partitions = counted(sum(taken_back), "upload"), counted(len(taken_back), "partition")
+        yield f"{uploads} that no checkpoint names are taken back, in {partitions}"
     yield f"leader epochs and producer ids (from {plan.next_producer_id:,} on) are ones that the old cluster never used"
     if plan.unended:
         commits = sum(transaction.is_committed for transaction in plan.unended)
@@ -294,6 +298,7 @@ def _topic_json(topic: RestoredTopic) -> dict[str, Any]:
                 "cold_end_offset": each.cold_end_offset,
                 "from_disk_of": each.replicas[0] if each.has_log else None,
                 "segments": len(each.segments),
+                "taken_back": each.taken_back,
                 "size_bytes": sum(segment.size_bytes for segment in each.segments),
                 "leader_epoch": each.leader_epoch,
                 "replicas": list(each.replicas),

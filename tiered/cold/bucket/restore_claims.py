@@ -3,8 +3,8 @@
 Owns the order, and the one thing that makes a restore safe while somebody of the old cluster still lives: each
 checkpoint is replaced by compare-and-swap over what the plan was made from, under the new cluster's id and a leader
 epoch of the new life. From then on brokers of the old cluster are refused, and delete nothing: an object goes only
-after the checkpoint that no longer names it was written. Every function blocks. Must never change what a checkpoint
-says of segments or offsets, so that it can be interrupted anywhere and begun again.
+after the checkpoint that no longer names it was written. Every function blocks. Must never write other segments or
+offsets than the plan was made from, so that it can be interrupted anywhere and begun again.
 """
 
 from collections.abc import Callable

@@ -68,13 +68,17 @@ class RestoredSettings:
 class FoundPartition:
     """A partition's head with its etag, all its segments above the log start, and what the newest of them knows: the
     largest producer id and the leader epoch of its last record (-1: none). `fault` says why the checkpoint cannot be
-    used; then the rest is empty."""
+    used; then the rest is empty.
+
+    The last `taken_back` of the segments are uploads that the stored head does not name: `head` is extended by them.
+    Where none is stored, `etag` is None."""
 
     head: PartitionCheckpoint | None = None
     etag: str | None = None
     segments: tuple[CommittedSegment, ...] = ()
     newest_producer_id: int = -1
     newest_leader_epoch: int = -1
+    taken_back: int = 0
     fault: str | None = None
 
 
@@ -115,6 +119,8 @@ class RestoredPartition:
     replicas: tuple[int, ...]
     segments: tuple[CommittedSegment, ...]
     has_head: bool
+    taken_back: int
+    """As in `FoundPartition`."""
     lost_before: int | None
 
 
@@ -398,6 +404,7 @@ def _partition(
         replicas=replicas,
         segments=found.segments,
         has_head=head is not None,
+        taken_back=found.taken_back,
         lost_before=known_end if known_end > end_offset else None,
     )
 
