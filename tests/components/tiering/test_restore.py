@@ -20,6 +20,7 @@ from tiered.cold.bucket import checkpoints, group_checkpoints
 from tiered.cold.bucket.signs_of_life import live_brokers
 from tiered.cold.opening import open_store
 from tiered.errors import InvalidConfig
+from tiered.formats.object_key import PARTITION_CHECKPOINTS_PREFIX
 from tiered.meta import cluster as cluster_row
 from tiered.meta.engine import Database
 from tiered.meta.producer_ids import allocate_block
@@ -151,6 +152,8 @@ class FirstLife:
             admin = AdminClient({"bootstrap.servers": c.bootstrap})
             for topic in (*TOPICS, "gone"):
                 c.tier(topic, timeout_s=WAIT_S)
+            self.earlier_heads = folder / "earlier"
+            shutil.copytree(folder / "bucket" / PARTITION_CHECKPOINTS_PREFIX, self.earlier_heads)
             produce(c, "plain", 300, 40, partitions=2, **{"compression.type": "lz4"})
             c.tier("plain", keep_local=False, timeout_s=WAIT_S)
             admin.delete_records([TopicPartition("cut", 0, 30)])[TopicPartition("cut", 0)].result(WAIT_S)
@@ -270,6 +273,33 @@ def test_with_the_disk_nothing_is_lost_that_was_not_uploaded(
             produce(c, "tail", 1_000, 5, partitions=1, **{"enable.idempotence": True})
             assert read_all(c, ["tail"])["tail", 0][:59] == lost.on_disk_only["tail", 0]
             c.tier("tail", timeout_s=WAIT_S)
+    assert main(["verify", bucket]) == 0
+
+
+def test_uploads_come_back_that_were_committed_after_the_last_checkpoint(
+    lost: FirstLife, bucket: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of one topic the checkpoints are earlier ones, of another they were not written yet."""
+    meta_url = f"sqlite:///{tmp_path}/meta.db"
+    heads = tmp_path / "bucket" / PARTITION_CHECKPOINTS_PREFIX
+    earlier, missing = str(lost.topic_ids["plain"]), str(lost.topic_ids["gzip"])
+    shutil.copytree(lost.earlier_heads / earlier, heads / earlier, dirs_exist_ok=True)
+    shutil.rmtree(heads / missing)
+    assert restored(bucket, meta_url, "--json") == 0
+    topics = {topic["topic"]: topic["partitions"] for topic in json.loads(capsys.readouterr().out)["topics"]}
+    assert [partition["taken_back"] > 0 for partition in topics["plain"] + topics["gzip"]] == [True] * 5
+    assert [partition["taken_back"] for partition in topics["zstd"]] == [0]
+    assert restored(bucket, meta_url) == 0
+    assert "uploads that no checkpoint names, in 5 partitions" in capsys.readouterr().out
+    # The disk has the records from the uploads' end on alone.
+    assert restored(bucket, meta_url, "--disk", str(lost.first_data)) == 0
+    assert restored(bucket, meta_url, "--apply") == 0
+    assert main(["verify", bucket]) == 0
+    with cluster(store=bucket, sql=meta_url, data=tmp_path / "second", settings=QUICK) as c:
+        assert read_all(c, list(TOPICS)) == lost.records
+        produce(c, "plain", 1_000, 10, partitions=2)
+        c.tier("plain", keep_local=False, timeout_s=WAIT_S)
+        assert len(read_all(c, ["plain"])["plain", 0]) == len(lost.records["plain", 0]) + 5
     assert main(["verify", bucket]) == 0
 
 

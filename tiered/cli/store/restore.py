@@ -170,7 +170,7 @@ def _lines(plan: RestorePlan, *, target_holds: str | None) -> Iterator[str]:
     taken_back = [its.taken_back for topic in plan.topics for its in topic.partitions if its.taken_back]
     if taken_back:
         uploads, partitions = counted(sum(taken_back), "upload"), counted(len(taken_back), "partition")
-        yield f"{uploads} that no checkpoint names are taken back, in {partitions}"
+        yield f"taken back: {uploads} that no checkpoint names, in {partitions}"
     yield f"leader epochs and producer ids (from {plan.next_producer_id:,} on) are ones that the old cluster never used"
     if plan.unended:
         commits = sum(transaction.is_committed for transaction in plan.unended)
@@ -329,12 +329,16 @@ def _lost(plan: RestorePlan) -> Iterator[str]:
     if lost:
         yield (
             f"known to be lost, for it was never uploaded: {counted(records, 'offset')} in "
-            f"{counted(len(lost), 'partition')}; and whatever was written later than its partition's last checkpoint"
+            f"{counted(len(lost), 'partition')}; and whatever was written later than its partition's last checkpoint, "
+            "and not uploaded"
         )
     elif plan.kept_disks:
         yield "lost is what was on no disk that is given, and not uploaded; none of it is known"
     else:
-        yield "lost is whatever was written later than its partition's last checkpoint; none of it is known"
+        yield (
+            "lost is whatever was written later than its partition's last checkpoint, and not uploaded; none of it is "
+            "known"
+        )
     if plan.moved_offsets:
         yield f"{counted(len(plan.moved_offsets), 'offset')} of groups lay beyond that and go back to the restored end:"
         yield from (f"  {_moved(each)}" for each in plan.moved_offsets[:MAX_SHOWN])

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -13,9 +14,11 @@ from tests.unit.cold.stored_segments import PARTITION, TOPIC, TOPIC_ID, store_se
 from tiered.cold.bucket import checkpoints, restore_claims
 from tiered.cold.bucket.contents import read_bucket
 from tiered.cold.bucket.unnamed_uploads import MAX_CANDIDATES
+from tiered.cold.object_store import LIST_KEYS
 from tiered.formats import object_key
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.formats.producer_snapshot import ProducerEntry, encode_producers
+from tiered.formats.segment_object import ChunkTable, build_tail, read_tail
 from tiered.rules.segments.restore_plan import FoundPartition, plan_restore
 
 PRODUCERS = encode_producers([ProducerEntry(producer_id=99, producer_epoch=0)])
@@ -70,10 +73,11 @@ def at_any_time(segment: CommittedSegment) -> CommittedSegment:
 
 def test_uploads_that_no_checkpoint_names_come_back_with_the_rows_that_they_had(lab: UnnamedUploads) -> None:
     first = lab.upload(50, 60, lab.bucket.segment)
-    second = lab.upload(60, 75, first, leader_epoch=EPOCH + 1)
+    second = lab.upload(60, 75, first, leader_epoch=EPOCH + 1, is_old=True)
     partition = lab.read()
     assert partition.head is not None
     assert (partition.taken_back, partition.newest_producer_id) == (2, 99)
+    assert [segment.max_timestamp_is_proven for segment in partition.segments[1:]] == [True, None]
     assert (partition.head.cold_end_offset, partition.head.leader_epoch) == (75, EPOCH + 1)
     assert partition.segments == partition.head.segments
     assert [at_any_time(segment) for segment in partition.segments[1:]] == [at_any_time(first), at_any_time(second)]
@@ -126,6 +130,47 @@ def test_an_object_that_does_not_continue_the_chain_is_not_taken(lab: UnnamedUpl
     lab.upload(50, 60, lab.bucket.segment, **changes)
     partition = lab.read()
     assert (partition.taken_back, partition.fault, partition.segments) == (0, None, (lab.bucket.segment,))
+
+
+def test_a_first_upload_that_follows_another_one_is_not_taken(lab: UnnamedUploads) -> None:
+    checkpoints.delete_partition_checkpoint(lab.bucket.store, TOPIC_ID, PARTITION)
+    lab.bucket.store.delete(lab.bucket.segment.object_key)
+    lab.upload(0, 50, lab.bucket.segment)
+    assert lab.read() == FoundPartition()
+
+
+def test_an_object_that_counts_more_records_than_offsets_is_not_taken(lab: UnnamedUploads) -> None:
+    """No broker writes such a one; neither checkpoints nor SQL could hold the number."""
+
+    def miscount(data: bytearray) -> None:
+        tail = read_tail(data, len(data))
+        footer = tail.footer
+        (chunk,) = tail.chunks
+        table = ChunkTable(
+            chunks=(replace(chunk, record_count=2**63),),
+            base_offset=footer.base_offset,
+            end_offset=footer.end_offset,
+            min_timestamp_ms=footer.min_timestamp_ms,
+            max_timestamp_ms=footer.max_timestamp_ms,
+            record_count=2**63,
+            batch_count=footer.batch_count,
+            log_bytes=footer.log_bytes,
+            root_sha256=footer.root_sha256,
+        )
+        data[footer.log_bytes :] = build_tail(
+            table,
+            cluster_id=footer.cluster_id,
+            topic_id=footer.topic_id,
+            topic=footer.topic,
+            partition=footer.partition,
+            leader_epochs=tail.leader_epochs,
+            aborted=tail.aborted,
+            producer_snapshot=tail.producer_snapshot,
+            previous_root_sha256=footer.previous_root_sha256,
+        )
+
+    lab.rewrite(lab.upload(50, 60, lab.bucket.segment), miscount)
+    assert lab.taken_back() == []
 
 
 @pytest.mark.parametrize("offsets", [(51, 60), (40, 60), (0, 50), (5, 10)])
@@ -184,6 +229,14 @@ def test_the_next_best_is_taken_where_the_best_is_damaged_and_so_many_are_looked
     assert lab.taken_back() == [(50, 60)]
     lab.upload(50, 70, lab.bucket.segment, cluster_id="another")
     assert lab.taken_back() == []
+
+
+def test_older_objects_keep_no_upload_from_being_listed(lab: UnnamedUploads, tmp_path: Path) -> None:
+    lab.upload(50, 60, lab.bucket.segment)
+    for number in range(LIST_KEYS):
+        key = object_key.segment_key(TOPIC, TOPIC_ID, PARTITION, 0, 10, 0, UUID(int=number))
+        (tmp_path / "bucket" / key).write_bytes(b"retired")
+    assert lab.taken_back() == [(50, 60)]
 
 
 def test_uploads_from_before_an_earlier_restore_come_back_no_more(lab: UnnamedUploads) -> None:
