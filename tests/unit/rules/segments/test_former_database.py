@@ -7,7 +7,7 @@ import pytest
 from tests.support.checkpointed import CLUSTER, TOPIC_ID, entry, group, groups, partition
 from tiered.formats.acl_entries import AclEntry
 from tiered.formats.checkpoint import ClusterCheckpoint
-from tiered.formats.disk_report import DiskLog, DiskReport, OpenTransaction
+from tiered.formats.disk_report import DiskLog, DiskReport, OpenLogTransaction
 from tiered.formats.group_checkpoint import GroupEntry
 from tiered.rules.security.quotas import QuotaEntity
 from tiered.rules.security.sasl.mechanism import ScramMechanism
@@ -41,7 +41,7 @@ def disk() -> DiskReport:
         log_end_offset=60,
         leader_epochs=((4, 0),),
         newest_producer_id=PRODUCER,
-        open_transactions=(OpenTransaction(producer_id=PRODUCER, producer_epoch=EPOCH, first_offset=55),),
+        open_transactions=(OpenLogTransaction(producer_id=PRODUCER, producer_epoch=EPOCH, first_offset=55),),
     )
     return DiskReport(cluster_id=CLUSTER, broker_id=1, logs=(log,), faults=())
 
