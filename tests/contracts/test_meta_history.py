@@ -193,6 +193,43 @@ def test_an_answer_that_comes_while_the_next_start_is_looked_at_counts(database:
         history.take(look)
 
 
+@pytest.mark.parametrize("changes_since", [1, 10])
+def test_who_hears_late_of_what_is_lost_tells_the_others(database: Database, changes_since: int) -> None:
+    """Also where it has seen as many changes in the database that went back."""
+    before = change(database)
+    history, other = a_broker(), a_broker()
+    assert enter(database, history, "first") is enter(database, other, "first") is None
+    late = change(database)
+    forget(database, since=before)
+    assert enter(database, history, "second") is enter(database, other, "second") is None
+    history.saw("second", change(database, times=changes_since))
+    history.saw("first", late)
+    with pytest.raises(MetadataWentBack):
+        history.require()
+    assert went_back(database) is None
+    assert not history.has_entered("second")
+    reason = enter(database, history, "second")
+    assert reason is not None
+    assert went_back(database) == reason
+    with pytest.raises(MetadataWentBack):
+        history.has_entered("second")
+    assert enter(database, other, "third") == reason
+
+
+def test_who_knows_of_a_loss_says_nothing_of_it_in_a_database_that_has_all(database: Database) -> None:
+    before = change(database)
+    history = a_broker()
+    assert enter(database, history, "first") is None
+    late = change(database)
+    forget(database, since=before)
+    assert enter(database, history, "second") is None
+    history.saw("first", late)
+    database.run_sync(lambda conn: conn.execute(delete(database_start).where(database_start.c.server == "second")))
+    database.run_sync(lambda conn: conn.execute(update(cluster_table).values(change_number=late)))
+    assert enter(database, history, "newest") is not None, "the process has refused, until it starts again"
+    assert went_back(database) is None
+
+
 def test_a_start_that_could_not_be_written_down_is_written_by_the_next_call(database: Database) -> None:
     history = a_broker()
 

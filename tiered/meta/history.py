@@ -43,6 +43,8 @@ class Look:
     began: Seen | None = None
     lowest_change_number: int = 0
     reason: str | None = None
+    compared: Seen | None = None
+    """What the broker knew."""
 
 
 class History:
@@ -55,7 +57,11 @@ class History:
         self._known = seen
         self._entered: Seen | None = None
         """The present start, with the number of changes with which it began. None before this process has met it."""
+        self._before: Seen | None = None
+        """The start that was entered before it."""
         self._went_back: str | None = None
+        self._is_untold = False
+        """This broker alone knows that: the database is to say it to all others."""
 
     @property
     def seen(self) -> Seen | None:
@@ -69,6 +75,8 @@ class History:
 
     def has_entered(self, server: str) -> bool:
         """Whether the server is known; else `look` and `take` come before its other calls. Raises MetadataWentBack."""
+        if self._is_untold:
+            return False
         self.require()
         return self._entered is not None and self._entered.server == server
 
@@ -84,7 +92,7 @@ class History:
                 return None
             known = None  # A restore took this disk along: its cluster goes on in a database of its own.
         if row.went_back is not None:
-            return Look(reason=row.went_back)
+            return Look(reason=row.went_back, compared=known)
         began = _written_down(conn, row.cluster_id, server)
         later = [] if known is None else _starts(conn, known.cluster_id, since=known.start)
         if known is not None and (not later or later[0].server != known.server or later[0].start != known.start):
@@ -92,43 +100,50 @@ class History:
         else:
             lowest = min((each.change_number for each in later[1:]), default=cluster.load(conn).change_number)
             if known is None or known.change_number <= lowest:
-                return Look(began=began, lowest_change_number=lowest)
+                return Look(began=began, lowest_change_number=lowest, compared=known)
             reason = self._words(known.change_number, lowest)
         conn.execute(update(cluster_table).where(cluster_table.c.id == ONLY_ROW).values(went_back=reason))
-        return Look(reason=reason)
+        return Look(reason=reason, compared=known)
 
     def take(self, look: Look | None) -> None:
         """From here on calls go to that start. Raises MetadataWentBack where it has less than was seen."""
         if look is None:
+            self.require()
             return
         reason, began = look.reason, look.began
         with self._lock:
             known = self._known
+            if look.compared is known:
+                self._is_untold = False
             if known is not None and began is not None and known.cluster_id != began.cluster_id:
                 known = None
             lowest, is_another = look.lowest_change_number, began is not None and known and known.start != began.start
             if known is not None and is_another and known.change_number > lowest:
                 # The last answers of the start before came while this one was looked at.
-                reason = self._words(known.change_number, lowest)
+                reason, self._is_untold = self._words(known.change_number, lowest), True
             if reason is None and began is not None:
-                self._entered, self._known = began, known or began
+                self._before, self._entered, self._known = self._entered, began, known or began
         if reason is not None:
             self.refuse(reason)
-            self.require()
+        self.require()
 
     def saw(self, server: str, change_number: int) -> None:
         """A call to this server was committed that took or read the number."""
         with self._lock:
             known, entered = self._known, self._entered
-            if known is None or entered is None or change_number <= known.change_number:
+            if known is None or entered is None:
                 return
             if entered.server == server:
+                if change_number <= known.change_number:
+                    return
                 # Until there is a change beside that which wrote the start down, nothing rests on the start. A broker
                 # may be the first to meet a standby that others then refuse, and must not miss that start afterwards.
                 if change_number > entered.change_number + 1:
                     self._known = replace(entered, change_number=change_number)
                 return
-        # The answer of a server that another one has replaced meanwhile.
+            # The answer of a server that another one has replaced meanwhile.
+            if change_number > entered.change_number and self._before is not None and self._before.server == server:
+                self._known, self._is_untold = replace(self._before, change_number=change_number), True
         if change_number > entered.change_number:
             self.refuse(self._words(change_number, entered.change_number))
 
