@@ -42,7 +42,7 @@ def planted() -> dict[str, set[str]]:
 
 
 def test_no_rule_and_no_invariant_is_without_its_text() -> None:
-    kinds = [("rule ", 10), ("R", 14), ("T", 9), ("X", 7)]
+    kinds = [("rule ", 10), ("R", 15), ("T", 9), ("X", 7)]
     assert list(ROWS) == [f"{kind}{number}" for kind, count in kinds for number in range(1, count + 1)]
 
 
