@@ -264,6 +264,14 @@ def test_records_that_only_a_disk_knows_to_be_deleted_stay_deleted() -> None:
     assert (its.log_start_offset, its.cold_end_offset, its.end_offset) == (70, 70, 90)
 
 
+def test_where_the_store_has_nothing_a_log_begins_at_its_first_record() -> None:
+    """Its topic is not uploaded, and the disk had not noted yet where the log starts."""
+    found = plan(disks=[disk(1, disk_log(90, local=70))])
+    (its,) = found.topics[0].partitions
+    assert (its.log_start_offset, its.cold_end_offset, its.end_offset) == (70, 70, 90)
+    assert not found.problems
+
+
 def test_producer_ids_are_above_those_in_logs() -> None:
     found = plan(disks=[disk(1, disk_log(5, newest_producer_id=PRODUCER_IDS_A_LIFE))])
     assert found.next_producer_id == 2 * PRODUCER_IDS_A_LIFE

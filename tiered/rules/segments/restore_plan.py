@@ -387,10 +387,12 @@ def _partition(
     committed_offset: int | None,
 ) -> RestoredPartition:
     head, leading = found.head, choice.leading
-    log_start_offset = max(
-        0 if head is None else head.log_start_offset, 0 if leading is None else leading.log.log_start_offset
-    )
-    cold_end_offset = max(log_start_offset, 0 if head is None else head.cold_end_offset)
+    log_start_offset, stored_end_offset = (0, 0) if head is None else (head.log_start_offset, head.cold_end_offset)
+    if leading is not None:
+        # Where the store has nothing, what is below the disk's first record is nowhere.
+        own = leading.log.log_start_offset if stored_end_offset else leading.log.local_log_start_offset
+        log_start_offset = max(log_start_offset, own)
+    cold_end_offset = max(log_start_offset, stored_end_offset)
     end_offset = cold_end_offset if leading is None else leading.log.log_end_offset
     epochs = [newest_epoch, *(each.leader_epoch for each in found.segments), 0 if head is None else head.leader_epoch]
     known_end = max(committed_offset or 0, (head.high_watermark or 0) if head is not None else 0)

@@ -55,7 +55,7 @@ def choose(logs: Sequence[ReplicaLog], *, cold_end_offset: int, cold_leader_epoc
         log = replica.log
         if log.log_end_offset < cold_end_offset:
             break
-        if log.local_log_start_offset > max(cold_end_offset, log.log_start_offset):
+        if cold_end_offset and log.local_log_start_offset > max(cold_end_offset, log.log_start_offset):
             return LogChoice(
                 brokers=brokers,
                 problem=(
