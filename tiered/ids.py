@@ -41,6 +41,18 @@ class DataFolderOwner(NamedTuple):
     cluster_id: str
 
 
+class KeptDisk(NamedTuple):
+    """A data folder that a restore took along, as its broker's last registration left it (-1: not known)."""
+
+    broker_id: int
+    cluster_id: str
+    broker_epoch: int
+
+    @property
+    def owner(self) -> DataFolderOwner:
+        return DataFolderOwner(self.broker_id, self.cluster_id)
+
+
 def is_legal_topic_name(name: str) -> bool:
     """True when Kafka would accept `name`: 1 to 249 of `[a-zA-Z0-9._-]`, and neither `.` nor `..`."""
     return _LEGAL_TOPIC_NAME.match(name) is not None and name not in (".", "..")

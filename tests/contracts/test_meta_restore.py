@@ -13,7 +13,7 @@ from tests.support.checkpointed import CLUSTER, TOPIC_ID, disk, disk_log, entry,
 from tiered.errors import InvalidConfig, Pinned
 from tiered.formats.checkpoint import ClusterCheckpoint
 from tiered.formats.disk_report import OpenLogTransaction
-from tiered.ids import DataFolderOwner, InSyncReplica, TopicId, TopicPartition
+from tiered.ids import InSyncReplica, KeptDisk, TopicId, TopicPartition
 from tiered.meta import (
     cluster,
     coordinator_slots,
@@ -187,9 +187,9 @@ def test_with_disks_the_furthest_log_leads_and_what_it_left_open_is_decided(empt
     disks = [disk(1, disk_log(90)), disk(2, disk_log(95, start=60, open_transactions=(opened,)))]
     apply(empty, plan_restore(found, (1, 2), disks=disks))
     row = empty.run_sync(cluster.load)
-    assert row.kept_disks == (DataFolderOwner(1, CLUSTER), DataFolderOwner(2, CLUSTER))
+    assert row.kept_disks == (KeptDisk(1, CLUSTER, 5), KeptDisk(2, CLUSTER, 5))
     empty.run_sync(lambda conn: cluster.forget_kept_disk(conn, 1))
-    assert empty.run_sync(cluster.load).kept_disks == (DataFolderOwner(2, CLUSTER),)
+    assert empty.run_sync(cluster.load).kept_disks == (KeptDisk(2, CLUSTER, 5),)
     epoch = empty.run_sync(partial(register, broker_id=2))
     (its,) = empty.run_sync(partitions.load_all)
     assert (its.leader, its.isr, its.replicas) == (2, (InSyncReplica(2, epoch),), (2, 1))

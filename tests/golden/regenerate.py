@@ -300,7 +300,9 @@ def disk_report() -> DiskReport:
         newest_producer_id=4_001,
         open_transactions=(OpenLogTransaction(producer_id=4_000, producer_epoch=5, first_offset=305),),
     )
-    return DiskReport(cluster_id=CLUSTER_ID, broker_id=2, logs=(log,), faults=("another: its bytes are gone",))
+    return DiskReport(
+        cluster_id=CLUSTER_ID, broker_id=2, broker_epoch=77, logs=(log,), faults=("another: its bytes are gone",)
+    )
 
 
 def classic_group() -> KeptClassicGroup:

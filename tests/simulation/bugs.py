@@ -12,8 +12,9 @@ from typing import Any
 
 from tests.simulation.plan import FORGETFUL, IN_TURNS, PLAIN, UNCERTAIN, Plan
 from tiered.broker.control import registration
-from tiered.broker.control.registration import Marker, Registration
+from tiered.broker.control.registration import Registration
 from tiered.broker.groups import offset_memory
+from tiered.broker.host.marker import Marker
 from tiered.broker.partitions import acknowledgements
 from tiered.broker.partitions.partition import Partition
 from tiered.broker.partitions.role import Role

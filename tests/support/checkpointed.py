@@ -82,7 +82,7 @@ def disk_log(
 
 
 def disk(broker_id: int, *logs: DiskLog, cluster_id: str = CLUSTER, faults: tuple[str, ...] = ()) -> DiskReport:
-    return DiskReport(cluster_id=cluster_id, broker_id=broker_id, logs=logs, faults=faults)
+    return DiskReport(cluster_id=cluster_id, broker_id=broker_id, broker_epoch=5, logs=logs, faults=faults)
 
 
 def entry(**changes: object) -> TopicEntry:

@@ -51,10 +51,12 @@ class DiskLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskReport:
-    """All logs in one broker's data folder. `faults` says which cannot be opened, and why."""
+    """All logs in one broker's data folder, as its last registration left it (`broker_epoch`, -1: not known). `faults`
+    says which cannot be opened, and why: each begins with the topic's id."""
 
     cluster_id: str
     broker_id: int
+    broker_epoch: int
     logs: tuple[DiskLog, ...]
     faults: tuple[str, ...]
 
@@ -73,6 +75,7 @@ def decode_disk_report(data: bytes) -> DiskReport:
     return DiskReport(
         cluster_id=fields.text("cluster_id", max_chars=_MAX_TEXT_CHARS),
         broker_id=fields.integer("broker_id", maximum=MAX_INT),
+        broker_epoch=fields.integer("broker_epoch", minimum=-1),
         logs=logs,
         faults=fields.list_of_texts("faults", max_chars=_MAX_TEXT_CHARS),
     )

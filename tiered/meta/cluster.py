@@ -18,7 +18,7 @@ from sqlalchemy import Connection, func, insert, select, update
 from sqlalchemy.sql.elements import ColumnElement
 
 from tiered.errors import CorruptMetadata
-from tiered.ids import DataFolderOwner
+from tiered.ids import KeptDisk
 from tiered.meta.tables import ONLY_ROW, cluster
 
 CHANNEL = "tiered_change"
@@ -40,7 +40,7 @@ class ClusterRow:
     security_change_number: int = 0
     went_back: str | None = None
     """Why nobody may use this database, where a broker has seen more in it than it has."""
-    kept_disks: tuple[DataFolderOwner, ...] = ()
+    kept_disks: tuple[KeptDisk, ...] = ()
     """The disks that a restore took along, and that no broker has registered with yet."""
 
 
@@ -148,7 +148,7 @@ def find(conn: Connection) -> ClusterRow | None:
     if row is None:
         return None
     saw(conn, row["change_number"])
-    return ClusterRow(**{**row, "kept_disks": tuple(DataFolderOwner(*pair) for pair in row["kept_disks"])})
+    return ClusterRow(**{**row, "kept_disks": tuple(KeptDisk(*disk) for disk in row["kept_disks"])})
 
 
 def forget_kept_disk(conn: Connection, broker_id: int) -> None:

@@ -88,7 +88,8 @@ class History:
         if row is None:
             return None
         if known is not None and known.cluster_id != row.cluster_id:
-            if DataFolderOwner(self._broker_id, known.cluster_id) not in row.kept_disks:
+            owner = DataFolderOwner(self._broker_id, known.cluster_id)
+            if all(disk.owner != owner for disk in row.kept_disks):
                 return None
             known = None  # A restore took this disk along: its cluster goes on in a database of its own.
         if row.went_back is not None:

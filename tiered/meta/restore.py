@@ -299,7 +299,7 @@ def _slots(plan: RestorePlan) -> int:
 
 def _unended_id(its: UnendedTransaction) -> str:
     """Its own is not known, and its producer gets another producer id when it begins again."""
-    return f"restored-producer-{its.producer_id}"
+    return f"restored-producer-{its.producer_id}-{its.producer_epoch}"
 
 
 def _unended_row(its: UnendedTransaction, slot_count: int, now_ms: int) -> dict[str, Any]:

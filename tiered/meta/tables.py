@@ -98,7 +98,8 @@ cluster = Table(
     Column("store", Text),
     # Why no broker may use this database, where one has seen more in it than it has.
     Column("went_back", Text),
-    # Brokers whose disks a restore took along, each with its former cluster, until they register with them.
+    # Brokers whose disks a restore took along, each with its former cluster and the epoch of its last registration,
+    # until they register with them.
     Column("kept_disks", JsonList, nullable=False, server_default=text("'[]'")),
     CheckConstraint("id = 1", name="only_row"),
 )

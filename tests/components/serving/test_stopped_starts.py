@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.broker_process import STOP_S, BrokerProcess
 from tests.components.brokers import WAIT_S
 from tests.support.slow_disk import READ_S, READING, SLOW_DISK
-from tiered.broker.control.registration import MARKER_FILE
+from tiered.broker.host.marker import MARKER_FILE
 
 Make = Callable[..., BrokerProcess]
 PARTITIONS = 40

@@ -116,12 +116,12 @@ def test_a_newer_holder_of_a_slot_has_the_last_word() -> None:
 
 def test_numbers_are_above_everything_that_was_seen() -> None:
     found = plan(
-        [partition(0, 50, leader_epoch=3 * LEADER_EPOCHS_A_LIFE + 1, newest_producer_id=PRODUCER_IDS_A_LIFE)],
+        [partition(0, 50, leader_epoch=3 * LEADER_EPOCHS_A_LIFE + 1, newest_producer_id=4 * PRODUCER_IDS_A_LIFE)],
         version=CHANGES_A_LIFE + 1,
         found_groups=[groups(0, slot_epoch=(2 * CHANGES_A_LIFE + 5) << 20)],
     )
     assert found.topics[0].partitions[0].leader_epoch == 4 * LEADER_EPOCHS_A_LIFE
-    assert found.next_producer_id == 2 * PRODUCER_IDS_A_LIFE
+    assert found.next_producer_id == 5 * PRODUCER_IDS_A_LIFE
     assert found.change_number == 3 * CHANGES_A_LIFE
     assert found.slot_epoch > (2 * CHANGES_A_LIFE + 5) << 20
 
@@ -298,6 +298,8 @@ def test_who_has_a_log_that_contradicts_the_store_follows() -> None:
         ([disk(1, cluster_id="another")], (1,), "belongs to cluster another"),
         ([disk(1, disk_log(90, local=60))], (1,), "from 60 to 89, and the store those below 50"),
         ([disk(1, disk_log(60, ((2, 0),)))], (1,), "on every disk contradicts the store"),
+        ([disk(1, disk_log(60, ((3, 0), (2**30, 55))))], (1,), "leaves no room for new ones"),
+        ([disk(1, disk_log(60, ((3, 0),)), faults=(f"{TOPIC_ID}/0: no bytes",))], (1,), "cannot be opened: put back"),
     ],
 )
 def test_disks_that_cannot_be_taken_along_are_a_problem(
@@ -309,10 +311,27 @@ def test_disks_that_cannot_be_taken_along_are_a_problem(
 
 def test_logs_that_have_no_place_are_named() -> None:
     stray = replace(disk_log(5), topic_id=UUID(int=99))
-    found = plan(disks=[disk(1, stray, faults=("its bytes are gone",))])
+    found = plan(disks=[disk(1, stray, faults=(f"{UUID(int=99)}/1: its bytes are gone",))])
     assert not found.problems
     assert any(str(UUID(int=99)) in words for words in found.warnings)
-    assert any("its bytes are gone" in words for words in found.warnings)
+
+
+def test_a_partition_that_only_a_disk_has_comes_back() -> None:
+    """Made anew later under the same topic id, it would meet its old log."""
+    found = plan(disks=[disk(1, replace(disk_log(50), partition=2))])
+    assert [its.end_offset for its in found.topics[0].partitions] == [0, 0, 50]
+
+
+def test_each_life_of_a_cluster_has_producer_ids_of_its_own() -> None:
+    """Ids that were given out may be in no log and no object."""
+    first = plan(version=100)
+    again = plan(version=first.change_number + 3)
+    assert again.next_producer_id > first.next_producer_id
+
+
+def test_a_disk_that_has_objects_deleted_is_named() -> None:
+    found = plan([partition(0, 50, 80)], disks=[disk(1, disk_log(90, ((3, 0),), start=60))])
+    assert any("what is below 60 is deleted" in words for words in found.warnings)
 
 
 def test_only_transactions_of_logs_that_lead_are_ended() -> None:

@@ -23,6 +23,7 @@ from sqlalchemy import Connection
 
 from tiered.broker.context import BrokerContext
 from tiered.broker.control.heartbeats import interval_ms
+from tiered.broker.host.marker import MARKER_FILE, Marker, read_marker
 from tiered.cold.opening import is_same_store, store_identity
 from tiered.config.addresses import host_and_port
 from tiered.config.listeners import ListenerOptions
@@ -33,6 +34,7 @@ from tiered.ids import TopicId
 from tiered.meta import brokers, cluster, coordinator_slots, partitions, security, segments, settings, topics
 from tiered.meta.brokers import HTTP_DOOR, HTTPS, BrokerRow, ListenerRow
 from tiered.meta.changes import ChangeSet
+from tiered.meta.cluster import ClusterRow
 from tiered.rules.replication.number_claim import (
     MOST_INCARNATIONS,
     Claim,
@@ -46,9 +48,6 @@ from tiered.runtime import new_uuid, secret_bytes
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-MARKER_FILE = "registration.json"
-"""`{"version": 1, "broker_epoch": number, "boot_id": text, "flushed": boolean}`"""
-MAX_MARKER_BYTES = 4096
 INCARNATIONS_FILE = "incarnations.json"
 """`{"version": 1, "incarnations": [text, …]}`, as `with_attempt` has them. Where it is lost, a start after a kill may
 wait for a session."""
@@ -58,19 +57,6 @@ READ_DEADLINE_MS = 30_000
 """Several times what the largest catalogue takes. A start whose question was lost on its way waits no longer."""
 WILDCARD_ADDRESSES = ("0.0.0.0", "::")  # noqa: S104 - compared with, never bound
 BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Marker:
-    """The last process of this folder's record of its log."""
-
-    broker_epoch: int
-    boot_id: str
-    flushed: bool
-
-    def clean_epoch(self, boot_id: str) -> int | None:
-        """The registration since which nothing was lost; None when something may have been."""
-        return self.broker_epoch if self.flushed or self.boot_id == boot_id else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +112,7 @@ class Registration:
             row = cluster.ensure(conn, cluster_id=new_cluster_id, now_ms=now_ms)
             cluster_id = row.cluster_id
             # Refused before anything is changed: a registration would stop the broker that belongs here.
-            self._context.data.require_own(cluster_id, self._context.broker_id, kept=row.kept_disks)
+            self._require_folder(row, marker)
             self._check_others(brokers.load_all(conn), reached_at)
             self._check_store(cluster.claim_store(conn, self._store))
             made = brokers.register(
@@ -192,10 +178,19 @@ class Registration:
         nothing. Raises InvalidConfig."""
         found = cluster.find(conn)
         if found is not None:
-            self._context.data.require_own(found.cluster_id, self._context.broker_id, kept=found.kept_disks)
+            self._require_folder(found, self._read())
         recorded = cluster.recorded_store(conn)
         if recorded is not None:
             self._check_store(recorded)
+
+    def _require_folder(self, row: ClusterRow, marker: Marker | None) -> None:
+        """Returns when the data folder is this broker's in the cluster. Raises InvalidConfig."""
+        self._context.data.require_own(
+            row.cluster_id,
+            self._context.broker_id,
+            kept=row.kept_disks,
+            broker_epoch=None if marker is None else marker.broker_epoch,
+        )
 
     def _check_others(self, registered: Sequence[BrokerRow], host: str) -> None:
         """Returns when this broker can work together with those that are registered. Raises InvalidConfig."""
@@ -265,14 +260,7 @@ class Registration:
         await self._context.disk.run(self._write, marker)
 
     def _read(self) -> Marker | None:
-        data = read_whole(self._context.files, self._path, max_bytes=MAX_MARKER_BYTES)
-        try:
-            found = json.loads(data or b"{}")
-            return Marker(
-                broker_epoch=int(found["broker_epoch"]), boot_id=str(found["boot_id"]), flushed=found["flushed"] is True
-            )
-        except (ValueError, KeyError, TypeError, AttributeError):
-            return None  # None yet, or damaged: nothing can be relied on.
+        return read_marker(self._context.files, self._path)
 
     def _write(self, marker: Marker) -> None:
         fields = {"version": 1, "broker_epoch": marker.broker_epoch, "boot_id": marker.boot_id}

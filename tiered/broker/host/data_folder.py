@@ -15,7 +15,7 @@ from uuid import UUID
 
 from tiered.errors import AlreadyRunning, InvalidConfig
 from tiered.hot.file_system import RealFileSystem, replace_file
-from tiered.ids import DataFolderOwner, TopicPartition
+from tiered.ids import DataFolderOwner, KeptDisk, TopicPartition
 
 log = logging.getLogger(__name__)
 
@@ -118,17 +118,26 @@ class DataFolder:
         """Directories go by topic id: a recreated topic never meets its predecessor's files."""
         return self.log_root / str(topic_partition.topic_id) / str(topic_partition.partition)
 
-    def require_own(self, cluster_id: str, broker_id: int, *, kept: Collection[DataFolderOwner] = ()) -> None:
-        """Returns when the folder is this broker's, or nobody's yet, or one of those that a restore `kept`. Raises
-        InvalidConfig for another's: its logs would be taken for lost, and its offsets given out twice. Raises OSError.
-        """
+    def require_own(
+        self, cluster_id: str, broker_id: int, *, kept: Collection[KeptDisk] = (), broker_epoch: int | None = None
+    ) -> None:
+        """Returns when the folder is this broker's, or nobody's yet, or the one that a restore `kept` for this broker,
+        whose last registration was `broker_epoch`. Raises InvalidConfig for another's: its logs would be taken for
+        lost, and its offsets given out twice. Raises OSError."""
         owner = owner_of(self.root)
-        if owner in kept or owner == DataFolderOwner(broker_id, cluster_id):
+        if owner == DataFolderOwner(broker_id, cluster_id):
             return
-        of_this_broker = [each.cluster_id for each in kept if each.broker_id == broker_id]
-        if of_this_broker:
+        own = next((disk for disk in kept if disk.broker_id == broker_id), None)
+        if own is not None and owner == own.owner:
+            if own.broker_epoch != (-1 if broker_epoch is None else broker_epoch):
+                raise InvalidConfig(
+                    f"the cluster was restored with a report of {self.root}, and broker {broker_id} was started since: "
+                    "what its logs hold now is not known. Restore once more, with a report of what it is now"
+                )
+            return
+        if own is not None:
             raise InvalidConfig(
-                f"the cluster was restored with the disk that broker {broker_id} had in cluster {of_this_broker[0]}, "
+                f"the cluster was restored with the disk that broker {broker_id} had in cluster {own.cluster_id}, "
                 f"which leads where its log was the furthest, and {self.root} is not that disk: start with the --data "
                 "of that time. If the disk is lost, restore once more without it"
             )

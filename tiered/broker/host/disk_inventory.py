@@ -9,6 +9,7 @@ from pathlib import Path
 from uuid import UUID
 
 from tiered.broker.host.data_folder import DataFolder, owner_of
+from tiered.broker.host.marker import MARKER_FILE, read_marker
 from tiered.errors import InvalidConfig, TieredError
 from tiered.formats.disk_report import MAX_LEADER_EPOCHS, DiskLog, DiskReport, OpenLogTransaction
 from tiered.hot.file_system import RealFileSystem
@@ -25,11 +26,14 @@ def report_of(
 
     Raises InvalidConfig where the folder is no broker's, and AlreadyRunning.
     """
+    if not root.is_dir():
+        raise InvalidConfig(f"there is no folder {root}")
     owner = owner_of(root)
     if owner is None:
         raise InvalidConfig(f"{root} is the data folder of no broker: there is no owner.json in it")
     folder = DataFolder(root)
     try:
+        marker = read_marker(RealFileSystem(), str(root / MARKER_FILE))
         logs: list[DiskLog] = []
         faults: list[str] = []
         directories = sorted(folder.logs_on_disk())
@@ -41,7 +45,13 @@ def report_of(
                 faults.append(f"{directory.parent.name}/{directory.name}: {error}"[:_MAX_WORDS])
     finally:
         folder.release()
-    return DiskReport(cluster_id=owner.cluster_id, broker_id=owner.broker_id, logs=tuple(logs), faults=tuple(faults))
+    return DiskReport(
+        cluster_id=owner.cluster_id,
+        broker_id=owner.broker_id,
+        broker_epoch=-1 if marker is None else marker.broker_epoch,
+        logs=tuple(logs),
+        faults=tuple(faults),
+    )
 
 
 def _described(directory: Path, *, now_ms: int) -> DiskLog:

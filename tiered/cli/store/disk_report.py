@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 from tiered.broker.host.disk_inventory import report_of
-from tiered.cli.failure import CommandFailed, UsageError
+from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed, UsageError
+from tiered.cli.output import on_one_line, say
 from tiered.cli.progress import bar
 from tiered.errors import CorruptObject
 from tiered.formats.checkpoint_bytes import MAX_CHECKPOINT_BYTES
@@ -17,10 +18,13 @@ from tiered.formats.disk_report import DiskReport, decode_disk_report, encode_di
 from tiered.runtime import SystemClock
 
 
-def run(arguments: argparse.Namespace) -> None:
-    """Writes the report to standard output."""
-    data = encode_disk_report(_of_folder(Path(arguments.data)))
-    sys.stdout.write(data.decode("ascii") + "\n")
+def run(arguments: argparse.Namespace) -> int:
+    """Writes the report to standard output; EXIT_FAILED where a log cannot be opened."""
+    report = _of_folder(Path(arguments.data))
+    sys.stdout.write(encode_disk_report(report).decode("ascii") + "\n")
+    for fault in report.faults:
+        say(f"cannot be opened: {on_one_line(fault)}", file=sys.stderr)
+    return EXIT_FAILED if report.faults else EXIT_OK
 
 
 def read_disk(path: str) -> DiskReport:

@@ -18,11 +18,18 @@ from typing import Final
 from uuid import NAMESPACE_OID, UUID, uuid5
 
 from tiered.formats.acl_entries import AclEntry
-from tiered.formats.checkpoint import ClusterCheckpoint, CommittedSegment, PartitionCheckpoint, TopicEntry
+from tiered.formats.checkpoint import (
+    MAX_PARTITIONS_A_TOPIC,
+    ClusterCheckpoint,
+    CommittedSegment,
+    PartitionCheckpoint,
+    TopicEntry,
+)
 from tiered.formats.disk_report import DiskReport
 from tiered.formats.group_checkpoint import GroupCheckpoint, GroupEntry, StoredOffset
+from tiered.formats.json_fields import MAX_EPOCH
 from tiered.formats.pin_entries import PinEntry
-from tiered.ids import DataFolderOwner, TopicId, TopicPartition
+from tiered.ids import KeptDisk, TopicId, TopicPartition
 from tiered.rules.groups.coordinator_slot import coordinator_slot
 from tiered.rules.replication import placement
 from tiered.rules.security.quotas import QuotaEntity
@@ -175,8 +182,8 @@ class RestorePlan:
     """All rules of the bucket, unless they are accepted, or those of the former database count."""
     rights_digest: str | None
     """Stands for all that gives rights, accepted or not; None where nothing does."""
-    kept_disks: tuple[DataFolderOwner, ...]
-    """Of which brokers keep their data folders, and the cluster that these are of until now."""
+    kept_disks: tuple[KeptDisk, ...]
+    """Of brokers that keep their data folders."""
     unended: tuple[UnendedTransaction, ...]
     has_former_database: bool
     """Rules, credentials and quotas are those of the former database."""
@@ -229,7 +236,7 @@ def plan_restore(
     ]
     if accept_rights is not None and not is_accepted:
         problems.append(_other_rights(accept_rights, rights_digest))
-    problems += _disk_problems(disks, brokers, _lineage(found))
+    problems += _disk_problems(disks, brokers, _lineage(found), entries)
     problems += former_database.problems(former, _lineage(found))
     logs = _logs_of(disks)
     warnings: list[str] = []
@@ -256,7 +263,10 @@ def plan_restore(
         cluster_id=str(uuid5(NAMESPACE_OID, f"tiered restore of {cluster.cluster_id} at {cluster.version}")),
         previous_cluster_ids=(*cluster.previous_cluster_ids, cluster.cluster_id),
         change_number=change_number,
-        next_producer_id=next_life(newest_producer_id, PRODUCER_IDS_A_LIFE),
+        # Also where no log and no object has an id: a life of the cluster is one of its ids.
+        next_producer_id=max(
+            next_life(newest_producer_id, PRODUCER_IDS_A_LIFE), change_number // CHANGES_A_LIFE * PRODUCER_IDS_A_LIFE
+        ),
         brokers=tuple(brokers),
         settings=_merged(settings.settings, settings.giving_rights) if is_accepted else settings.settings,
         ignored_settings=settings.ignored,
@@ -271,7 +281,7 @@ def plan_restore(
         acls=former.acls if former is not None else bucket_acls if is_accepted else (),
         left_out_acls=() if is_accepted else bucket_acls,
         rights_digest=rights_digest,
-        kept_disks=tuple(DataFolderOwner(disk.broker_id, disk.cluster_id) for disk in disks),
+        kept_disks=tuple(KeptDisk(disk.broker_id, disk.cluster_id, disk.broker_epoch) for disk in disks),
         unended=transactions,
         has_former_database=former is not None,
         credentials={} if former is None else former.credentials,
@@ -325,7 +335,7 @@ def _topic(
     *,
     start: int,
 ) -> RestoredTopic:
-    count = partition_count(entry, found.partitions)
+    count = partition_count(entry, found.partitions, logs)
     replication_factor = min(entry.replication_factor or 1, len(brokers))
     replicas = placement.assign(count, replication_factor, [(each, None) for each in brokers], start=start)
     lineage = _lineage(found)
@@ -337,6 +347,7 @@ def _topic(
             logs.get(key, ()),
             cold_end_offset=0 if its.head is None else its.head.cold_end_offset,
             cold_leader_epoch=its.newest_leader_epoch,
+            preferred=replicas[number],
         )
         name = f"{entry.name}-{number}"
         problems += [
@@ -348,6 +359,13 @@ def _topic(
             problems.append(f"{name}: the log on every disk contradicts the store: leave one broker's disk out")
         newest_epoch = max((replica.log.reach[0] for replica in logs.get(key, ())), default=0)
         partitions.append(_partition(number, its, placed, choice, newest_epoch, committed.get(key)))
+        if partitions[-1].leader_epoch > MAX_EPOCH:
+            problems.append(f"{name}: leader epoch {newest_epoch} leaves no room for new ones: leave that disk out")
+        if its.segments and partitions[-1].log_start_offset >= its.segments[0].end_offset:
+            warnings.append(
+                f"{name}: the disk of broker {placed[0]} says that what is below {partitions[-1].log_start_offset} is "
+                "deleted, so objects that the bucket still names will be deleted"
+            )
     return RestoredTopic(
         topic_id=entry.topic_id,
         name=entry.name,
@@ -358,9 +376,13 @@ def _topic(
     )
 
 
-def partition_count(entry: TopicEntry, partitions: Mapping[Key, FoundPartition]) -> int:
-    """How many the topic has: partitions may have been added after the cluster's checkpoint was written."""
-    seen = [
+def partition_count(
+    entry: TopicEntry, partitions: Mapping[Key, FoundPartition], logs: Mapping[Key, Sequence[ReplicaLog]]
+) -> int:
+    """How many the topic has: partitions may have been added after the cluster's checkpoint was written. One of which a
+    disk has a log must come back: made anew under the same topic id, it would meet that log again."""
+    seen = [number + 1 for topic_id, number in logs if topic_id == entry.topic_id and number < MAX_PARTITIONS_A_TOPIC]
+    seen += [
         max(number + 1, each.head.partition_count if each.head is not None else 0)
         for (topic_id, number), each in partitions.items()
         if topic_id == entry.topic_id and (each.head is not None or each.fault is not None)
@@ -443,7 +465,9 @@ def _logs_of(disks: Sequence[DiskReport]) -> dict[Key, list[ReplicaLog]]:
     return logs
 
 
-def _disk_problems(disks: Sequence[DiskReport], brokers: Sequence[int], lineage: Collection[str]) -> list[str]:
+def _disk_problems(
+    disks: Sequence[DiskReport], brokers: Sequence[int], lineage: Collection[str], entries: Sequence[TopicEntry]
+) -> list[str]:
     ids = [disk.broker_id for disk in disks]
     twice = sorted({broker_id for broker_id in ids if ids.count(broker_id) > 1})
     return [
@@ -458,17 +482,22 @@ def _disk_problems(disks: Sequence[DiskReport], brokers: Sequence[int], lineage:
             for disk in disks
             if disk.cluster_id not in lineage
         ),
+        # Its broker may open it all the same, for it knows what the store has.
+        *(
+            f"{entry.name}: a log on the disk of broker {disk.broker_id} cannot be opened: put back what is missing, "
+            f"or leave that disk out: {fault}"
+            for disk in disks
+            for fault in disk.faults
+            for entry in entries
+            if fault.startswith(str(entry.topic_id))
+        ),
     ]
 
 
 def _disk_warnings(disks: Sequence[DiskReport], brokers: Sequence[int], cluster: ClusterCheckpoint) -> list[str]:
     known = {topic.topic_id for topic in cluster.topics}
     unknown = sorted({log.topic_id for disk in disks for log in disk.logs if log.topic_id not in known})
-    warnings = [
-        f"the disk of broker {disk.broker_id} has a log that cannot be opened, and does not count: {fault}"
-        for disk in disks
-        for fault in disk.faults
-    ]
+    warnings = []
     if disks:
         given = {disk.broker_id for disk in disks}
         warnings += [

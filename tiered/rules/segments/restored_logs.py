@@ -44,9 +44,18 @@ class UnendedTransaction:
     is_committed: bool = False
 
 
-def choose(logs: Sequence[ReplicaLog], *, cold_end_offset: int, cold_leader_epoch: int) -> LogChoice:
-    """The log that leads. The store ends at `cold_end_offset`; `cold_leader_epoch` wrote its last record (-1: none)."""
-    ordered = sorted(logs, key=lambda replica: (replica.log.reach, -replica.broker_id), reverse=True)
+def choose(
+    logs: Sequence[ReplicaLog], *, cold_end_offset: int, cold_leader_epoch: int, preferred: Sequence[int] = ()
+) -> LogChoice:
+    """The log that leads; of equal ones that of the first broker in `preferred`. The store ends at `cold_end_offset`;
+    `cold_leader_epoch` wrote its last record (-1: none)."""
+    rank = {broker_id: -position for position, broker_id in enumerate(preferred)}
+    last = -len(rank)
+    ordered = sorted(
+        logs,
+        key=lambda replica: (replica.log.reach, rank.get(replica.broker_id, last), -replica.broker_id),
+        reverse=True,
+    )
     brokers = tuple(replica.broker_id for replica in ordered)
     # Such a log would be opened as it is; one that ends before begins anew where the store ends.
     reaching = tuple(each.broker_id for each in ordered if each.log.log_end_offset >= cold_end_offset > 0)
@@ -86,14 +95,12 @@ def _continues(log: DiskLog, cold_end_offset: int, cold_leader_epoch: int) -> bo
 
 
 def unended(leading: Iterable[tuple[TopicPartition, DiskLog]]) -> tuple[UnendedTransaction, ...]:
-    """The transactions that are open in the logs that lead, by producer. Its newest epoch counts: an older one of the
-    same producer was given up."""
-    by_producer: dict[int, tuple[int, list[TopicPartition]]] = {}
+    """The transactions that are open in the logs that lead, by producer and its epoch: they may be decided apart."""
+    partitions: dict[tuple[int, int], list[TopicPartition]] = {}
     for where, log in leading:
         for transaction in log.open_transactions:
-            epoch, partitions = by_producer.get(transaction.producer_id, (-1, []))
-            by_producer[transaction.producer_id] = (max(epoch, transaction.producer_epoch), [*partitions, where])
+            partitions.setdefault((transaction.producer_id, transaction.producer_epoch), []).append(where)
     return tuple(
-        UnendedTransaction(producer_id=producer_id, producer_epoch=epoch, partitions=tuple(sorted(partitions)))
-        for producer_id, (epoch, partitions) in sorted(by_producer.items())
+        UnendedTransaction(producer_id=producer_id, producer_epoch=epoch, partitions=tuple(sorted(open_in)))
+        for (producer_id, epoch), open_in in sorted(partitions.items())
     )

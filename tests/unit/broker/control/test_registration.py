@@ -8,7 +8,8 @@ import pytest
 from tests.unit.broker.context import Surroundings, surroundings
 from tests.unit.hot.faulty_file_system import FaultyFileSystem
 from tests.unit.hot.log_files import append, batch, open_log
-from tiered.broker.control.registration import MARKER_FILE, Registered, Registration
+from tiered.broker.control.registration import Registered, Registration
+from tiered.broker.host.marker import MARKER_FILE
 from tiered.errors import InvalidConfig, LogDirFailed, ShuttingDown
 from tiered.ids import TopicId, TopicPartition
 from tiered.meta import brokers

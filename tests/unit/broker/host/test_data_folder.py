@@ -7,6 +7,7 @@ import pytest
 from tiered.broker.host.data_folder import OWNER_FILE, DataFolder
 from tiered.broker.host.disk_reserve import DiskReserve
 from tiered.errors import InvalidConfig
+from tiered.ids import KeptDisk
 
 
 def test_a_new_folder_goes_with_all_that_a_start_makes_before_it_serves(tmp_path: Path) -> None:
@@ -42,6 +43,25 @@ def test_a_start_with_a_damaged_note_of_the_owner_says_what_to_do(tmp_path: Path
     (tmp_path / OWNER_FILE).write_text(text)
     with pytest.raises(InvalidConfig, match=r"owner\.json is damaged: put it back"):
         folder.require_own("cluster", 1)
+    folder.release()
+
+
+def test_a_kept_folder_is_taken_by_its_broker_alone_and_as_it_was_reported(tmp_path: Path) -> None:
+    """With another one's log it would lead, and have the others cut off what they have more."""
+    kept = [KeptDisk(1, "old", 7), KeptDisk(2, "old", 8)]
+    folder = DataFolder(tmp_path)
+    with pytest.raises(InvalidConfig, match="is not that disk"):
+        folder.require_own("new", 2, kept=kept, broker_epoch=8)  # An empty one.
+    folder.become_owned("old", 1)
+    folder.require_own("new", 1, kept=kept, broker_epoch=7)
+    for broker_id in (2, 3):
+        with pytest.raises(InvalidConfig):
+            folder.require_own("new", broker_id, kept=kept, broker_epoch=7)
+    for broker_epoch in (None, 8):
+        with pytest.raises(InvalidConfig, match="was started since"):
+            folder.require_own("new", 1, kept=kept, broker_epoch=broker_epoch)
+    folder.become_owned("new", 1)
+    folder.require_own("new", 1, kept=kept, broker_epoch=9)
     folder.release()
 
 

@@ -43,7 +43,7 @@ def disk() -> DiskReport:
         newest_producer_id=PRODUCER,
         open_transactions=(OpenLogTransaction(producer_id=PRODUCER, producer_epoch=EPOCH, first_offset=55),),
     )
-    return DiskReport(cluster_id=CLUSTER, broker_id=1, logs=(log,), faults=())
+    return DiskReport(cluster_id=CLUSTER, broker_id=1, broker_epoch=5, logs=(log,), faults=())
 
 
 def bucket(*in_bucket: GroupEntry, acls: tuple[AclEntry, ...] = ()) -> FoundBucket:

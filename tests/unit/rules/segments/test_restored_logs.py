@@ -66,7 +66,14 @@ def test_a_log_that_begins_above_the_stores_end_is_a_problem() -> None:
     assert choose(replicas(disk_log(300, start=200)), cold_end_offset=100, cold_leader_epoch=0).leading is not None
 
 
-def test_open_transactions_are_gathered_by_producer_with_its_newest_epoch() -> None:
+def test_of_equal_logs_that_of_the_first_replica_leads() -> None:
+    logs = replicas(disk_log(10), disk_log(10), disk_log(9))
+    choice = choose(logs, cold_end_offset=0, cold_leader_epoch=-1, preferred=(3, 2, 1))
+    assert choice.leading is not None
+    assert (choice.leading.broker_id, choice.brokers) == (2, (2, 1, 3))
+
+
+def test_open_transactions_are_gathered_by_producer_and_epoch() -> None:
     def where(number: int) -> TopicPartition:
         return TopicPartition(TopicId(TOPIC_ID), number)
 
@@ -76,9 +83,10 @@ def test_open_transactions_are_gathered_by_producer_with_its_newest_epoch() -> N
     logs = [
         (where(1), disk_log(10, open_transactions=(opened(7, 2), opened(9, 0)))),
         (where(0), disk_log(10, open_transactions=(opened(7, 3),))),
-        (where(2), disk_log(10)),
+        (where(2), disk_log(10, open_transactions=(opened(7, 3),))),
     ]
     assert unended(logs) == (
-        UnendedTransaction(producer_id=7, producer_epoch=3, partitions=(where(0), where(1))),
+        UnendedTransaction(producer_id=7, producer_epoch=2, partitions=(where(1),)),
+        UnendedTransaction(producer_id=7, producer_epoch=3, partitions=(where(0), where(2))),
         UnendedTransaction(producer_id=9, producer_epoch=0, partitions=(where(1),)),
     )
