@@ -4,11 +4,8 @@ Owns these values and nothing of what they mean: `tests.simulation.checker` fill
 """
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import NamedTuple
 
-from tiered.formats.leader_epoch_file import decode_leader_epochs
-from tiered.hot.marks import LEADER_EPOCHS_FILE
 from tiered.ids import TopicPartition
 
 Entry = tuple[int, int]
@@ -32,7 +29,6 @@ class Replica:
     """One machine's copy of one partition: what its page cache holds from `start` on."""
 
     machine: str
-    directory: str = ""
     start: int = 0
     entries: list[Entry] = field(default_factory=list)
     has_failed: bool = False
@@ -43,14 +39,6 @@ class Replica:
     @property
     def end(self) -> int:
         return self.start + len(self.entries)
-
-    @property
-    def reach(self) -> tuple[int, int]:
-        """How far a restore finds the log, as `DiskLog.reach`: its file of epochs may name one that wrote nothing."""
-        path = Path(self.directory) / LEADER_EPOCHS_FILE
-        kept = decode_leader_epochs(path.read_bytes()) if path.exists() else ()
-        epochs = [epoch for epoch, start in kept if start <= self.end]
-        return max([-1, *epochs, *(entry[0] for entry in self.entries[-1:])]), self.end
 
     def between(self, first: int, end: int) -> list[Entry]:
         return self.entries[max(0, first - self.start) : max(0, end - self.start)]

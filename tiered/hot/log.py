@@ -317,12 +317,9 @@ class Log:
         """Keeps the state of the producers as it was when the log ended at `offset`. Raises OSError."""
         self._side.write_snapshot(offset, entries, [segment.base_offset for segment in self._segments])
 
-    def begin_leader_epoch(self, epoch: int, *, keeps: bool = False) -> None:
-        """From the log's present end on, batches are of this leader epoch. In memory only, unless it `keeps` it: the
-        batches' headers tell it."""
+    def begin_leader_epoch(self, epoch: int) -> None:
+        """From the log's present end on, batches are of this leader epoch. In memory only: their headers tell it."""
         self._side.change_leader_epochs(lambda epochs: epochs.assign(epoch, self.log_end_offset))
-        if keeps:
-            self._side.keep_empty_leader_epoch()
 
     def forget_empty_leader_epochs(self) -> None:
         """Drops epochs that began at the log's end and wrote nothing: the present leader knows what follows there."""

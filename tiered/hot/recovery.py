@@ -139,8 +139,7 @@ class Recoverer:
         if self._report.clean:
             for name in [name for name in self._sizes if name.endswith(DROPPED_SUFFIX)]:
                 self._unlink(name)
-        # One that began at the end, and wrote nothing, stays: whoever follows from here on forgets it.
-        epochs = self._epochs.truncate_to_end(end_offset + 1)
+        epochs = self._epochs.truncate_to_end(end_offset)
         return Recovered(
             segments=segments,
             flushed_offset=end_offset
@@ -242,7 +241,8 @@ class Recoverer:
                 segment.note(header, self._index_interval_bytes)
                 segment.times_proven_from = UNPROVEN  # Nobody knows which version appended it.
                 self._may_have_producers = self._may_have_producers or header.producer_id >= 0
-                self._scanned_epoch(header.partition_leader_epoch, expected_offset, header.end_offset)
+                if header.partition_leader_epoch > self._epochs.latest:
+                    self._epochs = self._epochs.assign(header.partition_leader_epoch, expected_offset)
                 expected_offset = header.end_offset
         except CorruptBatch as error:
             return str(error)
@@ -398,15 +398,6 @@ class Recoverer:
             for _, header in until_stopped(batches, self._is_stopping):
                 if header.partition_leader_epoch > self._epochs.latest:
                     self._epochs = self._epochs.assign(header.partition_leader_epoch, header.base_offset)
-
-    def _scanned_epoch(self, epoch: int, offset: int, end_offset: int) -> None:
-        """A batch above the recovery point is of this epoch. A later one that by the file began before the batch's end
-        wrote nothing: its leader kept it, and followed another one then."""
-        if epoch < self._epochs.latest:
-            entries = self._epochs.entries
-            self._epochs = LeaderEpochs(tuple(its for its in entries if its[0] <= epoch or its[1] >= end_offset))
-        if epoch > self._epochs.latest:
-            self._epochs = self._epochs.assign(epoch, offset)
 
     def _read_leader_epochs(self) -> None:
         data = self._read(LEADER_EPOCHS_FILE)

@@ -99,23 +99,6 @@ class SideFiles:
                 )
                 self._epochs_kept = epochs
 
-    def keep_empty_leader_epoch(self) -> None:
-        """The epoch that has just begun survives the end of this process, though it has written nothing; no power loss.
-
-        Not where a flush is at it, which a caller on the event loop must not wait for, nor where the disk refuses: what
-        rests on it is a restore without a database (decision 0031).
-        """
-        if not self._keeping_epochs.acquire(blocking=False):
-            return
-        try:
-            epochs = self.leader_epochs
-            replace_file(self._fs, self._path(LEADER_EPOCHS_FILE), encode_leader_epochs(epochs.entries), durable=False)
-            self._epochs_kept = epochs
-        except OSError as error:
-            log.warning("%s: its newest leader epoch is not on the disk yet: %s", self._directory, error)
-        finally:
-            self._keeping_epochs.release()
-
     def keep_log_start(self, offset: int) -> None:
         """Raises the log start, on disk first. Raises LogDirFailed, nothing changed."""
         self._replace(LOG_START_FILE, encode_log_start_offset(offset))

@@ -215,7 +215,7 @@ def test_truncation_takes_back_what_was_flushed_and_what_was_remembered(tmp_path
     log = open_log(tmp_path, segment_bytes=300)
     log.begin_leader_epoch(1)
     for number in range(10):
-        append(log, batch(1, timestamps_ms=[NOW_MS + number]), epoch=1 if number <= 6 else 2)
+        append(log, batch(1, timestamps_ms=[NOW_MS + number]))
         if number == 6:
             log.begin_leader_epoch(2)
     log.flush()

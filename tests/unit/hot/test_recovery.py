@@ -448,30 +448,3 @@ def test_an_opening_may_be_stopped_at_any_batch_and_the_next_one_loses_nothing(t
         assert contents(again) == whole
         assert [entry.producer_id for entry in again.recovery.producers] == [7]
         again.discard()
-
-
-def test_an_epoch_that_wrote_nothing_is_found_again_where_it_was_kept(tmp_path: Path) -> None:
-    log = open_log(tmp_path)
-    log.begin_leader_epoch(1)
-    append(log, batch(2), epoch=1)
-    log.begin_leader_epoch(4, keeps=True)
-    log.begin_leader_epoch(5)
-    del log
-    again = open_log(tmp_path)
-    assert list(again.leader_epochs.entries) == [(1, 0), (4, 2)]
-    again.forget_empty_leader_epochs()
-    assert list(again.leader_epochs.entries) == [(1, 0)]
-
-
-def test_records_of_an_earlier_epoch_end_one_that_was_kept_and_wrote_nothing(tmp_path: Path) -> None:
-    """Its leader lost its place, and followed one that had more of the epoch before."""
-    log = open_log(tmp_path)
-    log.begin_leader_epoch(1)
-    append(log, batch(2), epoch=1)
-    log.begin_leader_epoch(4, keeps=True)
-    log.forget_empty_leader_epochs()
-    append(log, batch(3), epoch=1)
-    append(log, batch(1), epoch=6)
-    del log
-    again = open_log(tmp_path)
-    assert again.leader_epochs.entries == ((1, 0), (6, 5))
