@@ -78,7 +78,7 @@ def test_the_revisions_known_without_alembic_are_those_on_disk() -> None:
         "UPDATE segment SET state = 'lost'",
         "UPDATE segment SET end_offset = base_offset",
         "UPDATE segment SET state = 'committed', base_offset = 0",
-        "INSERT INTO cluster VALUES (2, 'another', 0, 0, 0, 0, NULL, NULL)",
+        "INSERT INTO cluster VALUES (2, 'another', 0, 0, 0, 0, NULL, NULL, '[]')",
     ],
 )
 def test_the_database_itself_refuses_what_the_invariants_forbid(database: Database, statement: str) -> None:
