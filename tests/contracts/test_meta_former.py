@@ -74,19 +74,19 @@ def contents(conn: Connection) -> dict[str, list[Any]]:
 def test_everything_that_a_restore_takes_is_read_and_nothing_is_changed(database: Database, database_url: str) -> None:
     fill(database)
     before = database.run_sync(contents)
-    found = former.read_former(database_url)
-    assert found.cluster_id == "test-cluster"
-    assert found.credentials.keys() == {ANN, (NOBODY, ScramMechanism.SHA_512)}
-    assert found.credentials[ANN] == CREDENTIAL
-    assert found.credentials[NOBODY, ScramMechanism.SHA_512].salt == b"secret"
-    assert found.quotas == QUOTAS
-    assert found.acls == (RULE,)
-    assert found.groups == (
+    older = former.read_former(database_url)
+    assert older.cluster_id == "test-cluster"
+    assert older.credentials.keys() == {ANN, (NOBODY, ScramMechanism.SHA_512)}
+    assert older.credentials[ANN] == CREDENTIAL
+    assert older.credentials[NOBODY, ScramMechanism.SHA_512].salt == b"secret"
+    assert older.quotas == QUOTAS
+    assert older.acls == (RULE,)
+    assert older.groups == (
         GroupEntry(group_id="billing", kind="consumer", protocol_type="consumer", generation=3, offsets=(OFFSET,)),
         GroupEntry(group_id="idle", kind="consumer", protocol_type="consumer", generation=0, offsets=()),
     )
     decided = list(TransactionState).index(TransactionState.PREPARE_COMMIT)
-    assert found.commits == (DecidedCommit(producer_id=decided, marker_epoch=3, protocol=KEEPS_EPOCH),)
+    assert older.commits == (DecidedCommit(producer_id=decided, marker_epoch=3, protocol=KEEPS_EPOCH),)
     assert database.run_sync(contents) == before
 
 

@@ -147,14 +147,12 @@ def test_what_the_former_database_had_is_written(empty: Database, plan: RestoreP
     credentials = {("ann", ScramMechanism.SHA_256): credential}
     apply(empty, replace(plan, credentials=credentials, quotas={quota: 5.0}, unended=tuple(unended)))
     stored = empty.run_sync(security.load_all)
-    assert [(each.user_name, each.salt, each.stored_key) for each in stored.credentials] == [
-        ("ann", b"\0salt", b"\xffkey")
-    ]
+    assert [(row.user_name, row.salt, row.stored_key) for row in stored.credentials] == [("ann", b"\0salt", b"\xffkey")]
     (limit,) = stored.quotas
     assert (limit.user_name, limit.client_id, limit.ip, limit.value) == ("", "app", None, 5.0)
     decided = empty.run_sync(lambda conn: transactions.load_decided(conn, range(50)))
     # The epoch of the marker is the one after that of the records: so the producer's coordinator had decided it.
-    assert {each.producer_id: (each.state.value, each.producer_epoch, each.protocol) for each in decided} == {
+    assert {its.producer_id: (its.state.value, its.producer_epoch, its.protocol) for its in decided} == {
         0: ("PrepareAbort", 5, KEEPS_EPOCH),
         1: ("PrepareCommit", 5, RAISES_EPOCH),
     }
@@ -195,7 +193,7 @@ def test_with_disks_the_furthest_log_leads_and_what_it_left_open_is_decided(empt
     assert (its.leader, its.isr, its.replicas) == (2, (InSyncReplica(2, epoch),), (2, 1))
     assert (its.log_start_offset, its.cold_end_offset) == (60, 80)
     rows = empty.run_sync(lambda conn: segments.list_committed(conn, TOPIC_ID, 0))
-    assert [(each.base_offset, each.end_offset) for each in rows] == [(50, 80)], "the other one is retired"
+    assert [(row.base_offset, row.end_offset) for row in rows] == [(50, 80)], "the other one is retired"
     (open_one,) = empty.run_sync(lambda conn: transactions.load_open(conn, range(50)))
     assert (open_one.producer_id, open_one.producer_epoch, open_one.state) == (77, 4, TransactionState.PREPARE_ABORT)
     assert open_one.partitions == {TopicPartition(TopicId(TOPIC_ID), 0)}

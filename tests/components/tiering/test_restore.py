@@ -279,7 +279,7 @@ def test_with_the_disk_nothing_is_lost_that_was_not_uploaded(
 def test_uploads_come_back_that_were_committed_after_the_last_checkpoint(
     lost: FirstLife, bucket: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of one topic the checkpoints are earlier ones, of another they were not written yet."""
+    """One topic has its checkpoints of an earlier moment, another one has none yet."""
     meta_url = f"sqlite:///{tmp_path}/meta.db"
     heads = tmp_path / "bucket" / PARTITION_CHECKPOINTS_PREFIX
     earlier, missing = str(lost.topic_ids["plain"]), str(lost.topic_ids["gzip"])

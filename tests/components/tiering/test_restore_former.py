@@ -57,15 +57,15 @@ def commit(c: LocalCluster, group: str, offset: int) -> None:
 
 def committed(c: LocalCluster, group: str) -> int:
     one = consumer(c.bootstrap, group)
-    (found,) = one.committed([TopicPartition("orders", 0)], timeout=WAIT_S)
+    (offset,) = one.committed([TopicPartition("orders", 0)], timeout=WAIT_S)
     one.close()
-    return int(found.offset)
+    return int(offset.offset)
 
 
 def in_bucket(bucket: str, group: str) -> int | None:
     """The group's offset as the bucket's checkpoint has it."""
-    found = group_checkpoints.read_group_checkpoint(open_store(bucket), coordinator_slot(group, SLOTS))
-    groups = () if found is None else found[0].groups
+    stored = group_checkpoints.read_group_checkpoint(open_store(bucket), coordinator_slot(group, SLOTS))
+    groups = () if stored is None else stored[0].groups
     return next((its.offsets[0].offset for its in groups if its.group_id == group), None)
 
 

@@ -58,7 +58,7 @@ def choose(
     )
     brokers = tuple(replica.broker_id for replica in ordered)
     # Such a log would be opened as it is; one that ends before begins anew where the store ends.
-    reaching = tuple(each.broker_id for each in ordered if each.log.log_end_offset >= cold_end_offset > 0)
+    reaching = tuple(its.broker_id for its in ordered if its.log.log_end_offset >= cold_end_offset > 0)
     warnings = []
     for replica in ordered:
         log = replica.log
