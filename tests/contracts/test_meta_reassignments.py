@@ -1,12 +1,14 @@
 """Moves and elections on request: each partition has its own outcome, and SQL holds what was decided."""
 
+from functools import partial
+
 import pytest
 from sqlalchemy import Connection
 
 from tests.catalogue import change_isr, create_topic, elect, register
 from tiered import errors
 from tiered.ids import InSyncReplica, TopicId, TopicPartition
-from tiered.meta import brokers, partitions, reassignments
+from tiered.meta import brokers, changes, partitions, reassignments
 from tiered.meta.elections import change_replica_sets
 from tiered.meta.engine import Database
 from tiered.meta.partitions import PartitionRow
@@ -130,6 +132,31 @@ def test_a_preferred_leader_that_is_away_is_not_available(database: Database, mo
     fence(database, 1)
     found = database.run_sync(lambda conn: reassignments.elect_preferred(conn, [moved])).errors
     assert isinstance(found[moved], errors.PreferredLeaderNotAvailable)
+
+
+def test_a_preferred_leader_that_does_not_reach_the_store_is_not_available(
+    database: Database, moved: TopicPartition
+) -> None:
+    def elect_preferred() -> errors.TieredError | None:
+        return database.run_sync(lambda conn: reassignments.elect_preferred(conn, [moved])).errors[moved]
+
+    def report(broker_epoch: int, trouble: errors.StoreTrouble | None) -> None:
+        report = partial(brokers.report_store_trouble, broker_id=1, broker_epoch=broker_epoch, trouble=trouble)
+        database.run_sync(report)
+
+    database.run_sync(lambda conn: elect(conn, moved.topic_id, 2))
+    number, broker = database.run_sync(lambda conn: (changes.since(conn, 0).number, brokers.load_all(conn)[0]))
+    report(broker.broker_epoch, errors.StoreTrouble.AWAY)
+    (changed,) = database.run_sync(lambda conn: brokers.changed_since(conn, number))
+    assert changed.store_trouble == "away"
+    assert isinstance(elect_preferred(), errors.PreferredLeaderNotAvailable)
+    report(broker.broker_epoch, None)
+    assert elect_preferred() is None
+    report(broker.broker_epoch, errors.StoreTrouble.AWAY)
+    database.run_sync(lambda conn: register(conn, 1))
+    assert database.run_sync(brokers.load_all)[0].store_trouble is None, "another process may reach it"
+    with pytest.raises(errors.StaleBrokerEpoch):
+        report(broker.broker_epoch, errors.StoreTrouble.AWAY)
 
 
 def test_an_unclean_election_is_the_last_resort(database: Database, moved: TopicPartition) -> None:

@@ -78,9 +78,11 @@ from tiered.broker.transactions.coordinator import TransactionCoordinator
 from tiered.broker.transactions.marker_sender import MarkerSender
 from tiered.broker.transactions.marker_writer import MarkerWriter
 from tiered.broker.transactions.verification import Verifications
+from tiered.broker.view import store_reach
 from tiered.broker.view.changes import Changes
 from tiered.broker.view.feed import ChangeFeed
 from tiered.broker.view.image import ClusterImage
+from tiered.broker.view.store_reach import StoreReach
 from tiered.cold.chunks.cache import ChunkCache
 from tiered.cold.chunks.reader import ColdReader
 from tiered.cold.opening import open_store
@@ -191,7 +193,10 @@ class Broker:
             log_failed=self.registration.log_failed,
             has_failed_log=self.registration.has_failed_log,
         )
-        self.failed_replicas = FailedReplicas(context=context, topics=topics, image=image, feed=feed)
+        self.store_reach = StoreReach(context=context, image=image, feed=feed)
+        self.failed_replicas = FailedReplicas(
+            context=context, topics=topics, image=image, feed=feed, reach=self.store_reach
+        )
 
         self.credentials = Credentials(state=state, feed=feed, changes=self.changes)
         self.authentication = Authentication(
@@ -295,8 +300,9 @@ class Broker:
             balance_slots=self.groups.balance_slots,
         )
         self._heartbeats = Heartbeats(
-            context=context, image=image, feed=feed, controller=self.controller, was_replaced=self.was_replaced
-        )
+            context=context, image=image, feed=feed, controller=self.controller, reach=self.store_reach,
+            was_replaced=self.was_replaced,
+        )  # fmt: skip
         self.applier = ChangeApplier(
             context=context,
             topics=topics,
@@ -358,6 +364,7 @@ class Broker:
             Tick(tiering.tiered_sweep_interval_ms, self._sweeps.for_all, "sweeping for all brokers"),
             Tick(SETTLE_INTERVAL_MS, self.changes.settle, "settling unknown outcomes"),
             Tick(NOTE_INTERVAL_MS, self._seen.note, "noting what was seen"),
+            Tick(store_reach.TICK_MS, self.store_reach.tick, "telling whether the object store is within reach"),
             Tick(RESIGN_INTERVAL_MS, self.failed_replicas.resign, "giving up failed replicas"),
             Tick(logs.producer_id_expiration_check_interval_ms, self._rounds.expire_producers, "producer expiry"),
             Tick(PRODUCERS_INTERVAL_MS, self._rounds.bound_producers, "bounding producers"),

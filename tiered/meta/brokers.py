@@ -10,7 +10,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
-from tiered.errors import LostRace, StaleBrokerEpoch
+from tiered.errors import LostRace, StaleBrokerEpoch, StoreTrouble
 from tiered.meta import partitions, replica_sets
 from tiered.meta.clock import now_ms
 from tiered.meta.cluster import take_number
@@ -21,7 +21,7 @@ from tiered.meta.tables import broker
 from tiered.rules.replication import elections
 from tiered.rules.replication.number_claim import Claim, Holder
 from tiered.rules.replication.placement import BrokerPlace, place_of
-from tiered.rules.replication.replica_set import ReplicaSet, Standings
+from tiered.rules.replication.replica_set import ReplicaSet, Standing, Standings
 
 HTTP_DOOR, HTTPS = "http", "HTTPS"
 """An HTTP door that speaks TLS is a row among the listeners. No listener has its name: theirs are in capitals."""
@@ -53,7 +53,13 @@ class BrokerRow:
     rack: str | None
     incarnation_id: UUID | None
     change_number: int
+    store_trouble: str | None = None
+    """Why the object store is out of its reach, a value of `StoreTrouble`; None where it is not."""
     listeners: tuple[ListenerRow, ...] = ()
+
+    @property
+    def standing(self) -> Standing:
+        return Standing(self.broker_epoch, self.fenced, reaches_store=self.store_trouble is None)
 
     @property
     def holder(self) -> Holder:
@@ -138,6 +144,7 @@ def register(
         "rack": rack,
         "incarnation_id": incarnation_id,
         "change_number": number,
+        "store_trouble": None,
     }
     if conn.execute(update(broker).where(broker.c.broker_id == broker_id).values(values)).rowcount == 0:
         conn.execute(insert(broker).values(broker_id=broker_id, **values))
@@ -171,6 +178,15 @@ def fence(conn: Connection, *, broker_id: int, broker_epoch: int) -> None:
     number = take_number(conn)
     ours = (broker.c.broker_id == broker_id, broker.c.broker_epoch == broker_epoch)
     if conn.execute(update(broker).where(*ours).values(fenced=True, change_number=number)).rowcount == 0:
+        raise stale(broker_id, broker_epoch)
+
+
+def report_store_trouble(conn: Connection, *, broker_id: int, broker_epoch: int, trouble: StoreTrouble | None) -> None:
+    """Says why this registration does not reach the object store; None says that it does. Raises `StaleBrokerEpoch`."""
+    number = take_number(conn)
+    ours = (broker.c.broker_id == broker_id, broker.c.broker_epoch == broker_epoch)
+    values = {"store_trouble": None if trouble is None else trouble.value, "change_number": number}
+    if conn.execute(update(broker).where(*ours).values(values)).rowcount == 0:
         raise stale(broker_id, broker_epoch)
 
 

@@ -93,6 +93,10 @@ def elect_preferred(conn: Connection, only: Collection[TopicPartition]) -> Outco
                 f"broker {wanted}, the preferred leader, is not in sync or not alive: start it, and wait until it has "
                 "caught up"
             )
+        if wanted != electable[0]:
+            raise PreferredLeaderNotAvailable(
+                f"broker {wanted}, the preferred leader, does not reach the object store; broker {electable[0]} does"
+            )
         return elections.preferred(before, standings)
 
     return _each(conn, only, step)

@@ -19,12 +19,15 @@ if TYPE_CHECKING:
     from tiered.meta.partitions import PartitionRow
 
 
-_STANDINGS = select(broker.c.broker_id, broker.c.broker_epoch, broker.c.fenced)
+_STANDINGS = select(broker.c.broker_id, broker.c.broker_epoch, broker.c.fenced, broker.c.store_trouble)
 
 
 def load_standings(conn: Connection) -> Standings:
     """Every broker's present registration. Behind `take_number` it stays true until the transaction ends."""
-    return {row.broker_id: Standing(row.broker_epoch, bool(row.fenced)) for row in conn.execute(_STANDINGS)}
+    return {
+        row.broker_id: Standing(row.broker_epoch, bool(row.fenced), reaches_store=row.store_trouble is None)
+        for row in conn.execute(_STANDINGS)
+    }
 
 
 def write(conn: Connection, rows: "Sequence[PartitionRow]") -> None:

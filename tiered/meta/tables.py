@@ -130,6 +130,8 @@ broker = Table(
     Column("rack", String(255)),
     # Of the process that registered: a registration whose answer was lost is repeated by the same one.
     Column("incarnation_id", Uuid),
+    # Why it does not reach the object store, in the word that /readyz has for it; NULL where it does.
+    Column("store_trouble", String(16)),
     Column("change_number", BigInteger, nullable=False, index=True),
 )
 

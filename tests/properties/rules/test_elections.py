@@ -16,7 +16,7 @@ EPOCHS = st.integers(min_value=10, max_value=13)
 @st.composite
 def standings_of(draw: st.DrawFn) -> dict[int, Standing]:
     ids = draw(st.sets(st.sampled_from(BROKER_IDS)))
-    return {broker_id: Standing(draw(EPOCHS), draw(st.booleans())) for broker_id in ids}
+    return {broker_id: Standing(draw(EPOCHS), draw(st.booleans()), draw(st.booleans())) for broker_id in ids}
 
 
 @st.composite
@@ -38,6 +38,7 @@ def effects(before: ReplicaSet, standings: Standings, min_isr: int) -> dict[str,
         "failure": elections.after_failure(before, standings, min_isr=min_isr),
         "preferred": elections.preferred(before, standings),
         "unclean": elections.unclean(before, standings),
+        **{f"{each} without the store": elections.passed_on(before, standings, broker_id=each) for each in standings},
         **{
             f"registration of {each}, {'clean' if is_clean else 'unclean'}": elections.registered(
                 before, standings, broker_id=each, previous_epoch=9, is_clean=is_clean
@@ -207,6 +208,21 @@ def test_a_full_disk_leaves_as_many_who_can_lead_as_must_be_in_sync_or_changes_n
     assert elections.preferred(replace(after, replicas=(broker_id, *after.replicas)), standings) is None
 
 
+@given(replica_sets(), standings_of(), st.sampled_from(BROKER_IDS))
+def test_who_does_not_reach_the_store_stays_in_sync_and_is_not_preferred_until_it_does(
+    before: ReplicaSet, standings: Standings, broker_id: int
+) -> None:
+    after = elections.passed_on(before, standings, broker_id=broker_id)
+    if after is None:
+        return
+    assert (after.isr, after.leader_epoch) == (before.isr, before.leader_epoch + 1)
+    assert standings[after.leader].reaches_store
+    assert elections.passed_on(after, standings, broker_id=broker_id) is None
+    if broker_id in standings and not standings[broker_id].reaches_store:
+        as_before = replace(after, replicas=(broker_id, *(each for each in after.replicas if each != broker_id)))
+        assert elections.preferred(as_before, standings) is None
+
+
 # Examples that people reason with
 
 ALL = (InSyncReplica(1, 10), InSyncReplica(2, 10), InSyncReplica(3, 10))
@@ -281,6 +297,31 @@ def test_a_failure_of_nobody_changes_nothing(before: ReplicaSet, min_isr: int) -
 def test_a_leader_whose_disk_is_full_leaves_its_partition_to_the_next_one() -> None:
     after = elections.spared(THREE, SERVING, broker_id=1, min_isr=2)
     assert after == replace(THREE, leader=2, leader_epoch=5, isr=ALL[1:])
+
+
+CUT_OFF = Standing(10, False, reaches_store=False)
+
+
+def test_a_leader_that_does_not_reach_the_store_is_followed_by_one_that_does() -> None:
+    standings = {**SERVING, 1: CUT_OFF, 2: CUT_OFF}
+    led_by_3 = replace(THREE, leader=3, leader_epoch=5)
+    assert elections.passed_on(THREE, standings, broker_id=1) == led_by_3
+    assert elections.passed_on(THREE, standings, broker_id=2) is None, "it does not lead"
+    assert elections.preferred(led_by_3, standings) is None
+    assert elections.preferred(led_by_3, SERVING) == replace(THREE, leader_epoch=6), "the store is back"
+
+
+def test_where_nobody_reaches_the_store_leaders_stay_and_the_next_one_leads_after_a_failure() -> None:
+    standings = {1: CUT_OFF, 2: CUT_OFF, 3: CUT_OFF}
+    assert elections.passed_on(THREE, standings, broker_id=1) is None
+    assert elections.preferred(replace(THREE, leader=2), standings) == replace(THREE, leader_epoch=5)
+    after = elections.after_failure(THREE, {**standings, 1: Standing(10, True)}, min_isr=1)
+    assert after == replace(THREE, leader=2, leader_epoch=5, isr=ALL[1:])
+
+
+def test_after_a_failure_one_that_reaches_the_store_leads_before_one_that_does_not() -> None:
+    after = elections.after_failure(THREE, {**SERVING, 1: Standing(10, True), 2: CUT_OFF}, min_isr=1)
+    assert after == replace(THREE, leader=3, leader_epoch=5, isr=ALL[1:])
 
 
 def test_a_follower_whose_disk_is_full_leaves_the_isr_and_changes_no_leader() -> None:

@@ -36,6 +36,7 @@ from tiered.broker.tiering.partition_loader import PartitionLoader
 from tiered.broker.tiering.segment_lifecycle import SegmentLifecycle
 from tiered.broker.view.changes import Changes
 from tiered.broker.view.feed import ChangeFeed
+from tiered.broker.view.store_reach import StoreReach
 from tiered.cold.chunks.cache import ChunkCache
 from tiered.cold.chunks.reader import ColdReader
 from tiered.config import ConfigChange, ConfigOperation, TopicConfig
@@ -92,7 +93,10 @@ async def administered(folder: Path) -> AsyncIterator[Administered]:
             topics=known,
         )
         credentials = Credentials(state=context.state, feed=feed, changes=in_turn)
-        failed_replicas = FailedReplicas(context=context, topics=known, image=image, feed=feed)
+        failed_replicas = FailedReplicas(
+            context=context, topics=known, image=image, feed=feed,
+            reach=StoreReach(context=context, feed=feed, image=image),
+        )  # fmt: skip
         applier = ChangeApplier(
             context=context,
             checkpoints=checkpoints,

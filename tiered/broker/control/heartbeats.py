@@ -13,6 +13,7 @@ from tiered.broker.context import BrokerContext
 from tiered.broker.control.controller import Controller
 from tiered.broker.view.feed import ChangeFeed
 from tiered.broker.view.image import ClusterImage
+from tiered.broker.view.store_reach import StoreReach
 from tiered.config import BrokerSettings
 from tiered.errors import StaleBrokerEpoch, TieredError
 from tiered.ids import InSyncReplica
@@ -46,12 +47,14 @@ class Heartbeats:
         controller: Controller,
         feed: ChangeFeed,
         image: ClusterImage,
+        reach: StoreReach,
         was_replaced: Callable[[StaleBrokerEpoch], None],
     ) -> None:
         self._context = context
         self._controller = controller
         self._feed = feed
         self._image = image
+        self._reach = reach
         self._was_replaced = was_replaced
         settings = self._context.settings
         session_ms = float(settings.cluster.broker_session_timeout_ms)
@@ -79,6 +82,8 @@ class Heartbeats:
 
     async def beat(self) -> None:
         """One heartbeat, and what it saw."""
+        # The controller writes the cluster's checkpoint to the store.
+        wants_lease = not self._reach.is_others_turn()
         try:
             pulse = await self._context.database.run(
                 lambda conn: liveness.beat(
@@ -86,6 +91,7 @@ class Heartbeats:
                     broker_id=self._context.broker_id,
                     broker_epoch=self._context.state.broker_epoch,
                     lease_ms=self._lease_ms,
+                    wants_lease=wants_lease,
                 ),
                 deadline_ms=self._deadline_ms,
                 ahead=True,

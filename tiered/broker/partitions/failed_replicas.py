@@ -1,8 +1,9 @@
-"""Replicas of this broker that their disk has let down: others take over what they led.
+"""Replicas of this broker that their disk has let down, or that it should not lead: others take over what they led.
 
 Owns the list of them, and giving them up: the broker serves on, while a replica that cannot be read or written, or
 was never opened, must neither lead nor count as in sync. While the disk is full that is so of all replicas of this
-broker that others can do without. Must never give up what nobody else could lead.
+broker that others can do without. While it alone does not reach the object store it leads nothing that others can, and
+stays in sync. Must never give up what nobody else could lead.
 
 The ISR alone tells the other brokers: they elect nobody who is not in it, and the preferred leader is elected again
 when it has caught up. So a replica that was given up for a full disk is not fetched until there is room
@@ -19,8 +20,10 @@ from tiered.broker.partitions.partition import Partition
 from tiered.broker.partitions.topics import Topics
 from tiered.broker.view.feed import ChangeFeed
 from tiered.broker.view.image import ClusterImage
+from tiered.broker.view.store_reach import StoreReach
 from tiered.ids import TopicPartition
 from tiered.meta import elections as stored
+from tiered.meta.elections import Decide
 from tiered.meta.partitions import PartitionRow
 from tiered.rules.replication import elections
 from tiered.rules.replication.replica_set import ReplicaSet, Standings
@@ -40,8 +43,11 @@ class Resignation(Protocol):
 class FailedReplicas:
     """`resign` is called every now and then; what SQL cannot take now is given up later."""
 
-    def __init__(self, *, context: BrokerContext, feed: ChangeFeed, image: ClusterImage, topics: Topics) -> None:
+    def __init__(
+        self, *, context: BrokerContext, feed: ChangeFeed, image: ClusterImage, topics: Topics, reach: StoreReach
+    ) -> None:
         self._context = context
+        self._reach = reach
         self._feed = feed
         self._image = image
         self._topics = topics
@@ -60,13 +66,19 @@ class FailedReplicas:
     async def resign(self) -> None:
         """Leaves the ISRs that go on without these replicas. Raises MetadataUnavailable."""
         if self._failed:
-            count = await self._give_up(list(self._failed), elections.resigned)
+            count = await self._give_up(list(self._failed), self._without(elections.resigned))
             if count:
                 log.warning("%d replicas that their disk let down were given up: others lead there", count)
         if self._context.reserve.is_short:
-            count = await self._give_up([partition.topic_partition for partition in self._spare()], elections.spared)
+            spare = [partition.topic_partition for partition in self._spare()]
+            count = await self._give_up(spare, self._without(elections.spared))
             if count:
                 log.warning("the disk is full: %d replicas are left to other brokers until there is space", count)
+        if self._reach.is_others_turn():
+            led = [each.topic_partition for each in self._topics.partitions() if each.leadership is not None]
+            count = await self._give_up(led, self._passed_on)
+            if count:
+                log.warning("this broker alone does not reach the object store: %d partitions are led by others", count)
 
     def _spare(self) -> Iterator[Partition]:
         """The partitions that lose nothing when another broker leads: what this broker appended, acknowledged with
@@ -75,8 +87,10 @@ class FailedReplicas:
             if partition.leadership is None or partition.high_watermark >= partition.log.log_end_offset:
                 yield partition
 
-    async def _give_up(self, keys: Sequence[TopicPartition], rule: Resignation) -> int:
-        """How many of these replicas were given up."""
+    def _passed_on(self, row: PartitionRow, standings: Standings) -> ReplicaSet | None:
+        return elections.passed_on(row.replica_set, standings, broker_id=self._context.broker_id)
+
+    def _without(self, rule: Resignation) -> Decide:
         min_isr: dict[UUID, int] = {topic.topic_id: topic.config.min_insync_replicas for topic in self._topics}
 
         def without(row: PartitionRow, standings: Standings) -> ReplicaSet | None:
@@ -84,13 +98,17 @@ class FailedReplicas:
                 row.replica_set, standings, broker_id=self._context.broker_id, min_isr=min_isr.get(row.topic_id, 1)
             )
 
+        return without
+
+    async def _give_up(self, keys: Sequence[TopicPartition], decide: Decide) -> int:
+        """How many of these partitions `decide` changed."""
         image = self._image
         wanted = []
         async for key in in_turns(keys):
             row = image.row(key)
-            if row is not None and without(row, image.standings) is not None:
+            if row is not None and decide(row, image.standings) is not None:
                 wanted.append(key)
         if not wanted:
             return 0
-        elected = await self._feed.commit(lambda conn: stored.change_replica_sets(conn, without, only=wanted))
+        elected = await self._feed.commit(lambda conn: stored.change_replica_sets(conn, decide, only=wanted))
         return len(elected.changed)

@@ -120,7 +120,7 @@ class ClusterImage:
             elif before is not None and not before.fenced:
                 self._left_ms[row.broker_id] = now_ms
             self._brokers[row.broker_id] = row
-            self._standings[row.broker_id] = Standing(row.broker_epoch, row.fenced)
+            self._standings[row.broker_id] = row.standing
         return changed
 
     def keep_brokers(self, registered: Collection[int]) -> bool:

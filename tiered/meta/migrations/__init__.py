@@ -27,6 +27,7 @@ REVISIONS = (
     "0012",
     "0013",
     "0014",
+    "0015",
 )
 """All revisions that this code knows, oldest first: the files in `versions`."""
 

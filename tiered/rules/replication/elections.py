@@ -1,6 +1,7 @@
 """The leader and the in-sync replicas of a partition: each event's effect on one replica set.
 
-Owns the decisions of a registration, a failure, a full disk, a preferred and an unclean election. Must never add a
+Owns the decisions of a registration, a failure, a full disk, a store that the leader alone does not reach, a preferred
+and an unclean election. Must never add a
 broker to the ISR (the leader does, when it has caught up), and never elect one whose recorded registration is not
 current and in service (rule 2), but for `unclean`, which says so.
 
@@ -89,10 +90,21 @@ def spared(before: ReplicaSet, standings: Standings, *, broker_id: int, min_isr:
     return resigned(before, standings, broker_id=broker_id, min_isr=min_isr)
 
 
+def passed_on(before: ReplicaSet, standings: Standings, *, broker_id: int) -> ReplicaSet | None:
+    """Led by a member that reaches the object store, where `broker_id` leads. Its replica stays in sync: replication
+    needs no store. None where it does not lead, or nobody else who can lead reaches the store."""
+    others = (each for each in before.electable(standings) if each != broker_id and standings[each].reaches_store)
+    leader = next(others, NO_LEADER)
+    if before.leader != broker_id or leader == NO_LEADER:
+        return None
+    return replace(before, leader=leader, leader_epoch=before.leader_epoch + 1)
+
+
 def preferred(before: ReplicaSet, standings: Standings) -> ReplicaSet | None:
-    """With the first of the replicas as leader; None where it leads, or cannot."""
+    """With the first of the replicas as leader. None where it leads or cannot, or does not reach the object store while
+    another one that can lead does."""
     wanted = before.replicas[0]
-    if before.leader == wanted or not _can_lead(before, standings, wanted):
+    if before.leader == wanted or before.electable(standings)[:1] != (wanted,):
         return None
     return replace(before, leader=wanted, leader_epoch=before.leader_epoch + 1)
 

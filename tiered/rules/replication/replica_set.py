@@ -14,10 +14,11 @@ NO_LEADER = -1
 
 
 class Standing(NamedTuple):
-    """A broker's present registration, and whether it is out of service."""
+    """A broker's present registration, whether it is out of service, and whether it reaches the object store."""
 
     broker_epoch: int
     fenced: bool
+    reaches_store: bool = True
 
 
 Standings = Mapping[int, Standing]
@@ -46,10 +47,12 @@ class ReplicaSet:
     def electable(self, standings: Standings) -> tuple[int, ...]:
         """The brokers that may lead (rule 2): members of the ISR whose recorded registration is current and not fenced.
 
-        In the order of `replicas`, so that the preferred leader comes first.
+        In the order of `replicas`, so that the preferred leader comes first; those that do not reach the object store
+        come behind all others.
         """
-        found = {each.broker_id for each in self.isr if is_current(each, standings)}
-        return tuple(broker_id for broker_id in self.replicas if broker_id in found)
+        current = {each.broker_id for each in self.isr if is_current(each, standings)}
+        electable = [broker_id for broker_id in self.replicas if broker_id in current]
+        return tuple(sorted(electable, key=lambda broker_id: not standings[broker_id].reaches_store))
 
 
 def is_current(member: InSyncReplica, standings: Standings) -> bool:

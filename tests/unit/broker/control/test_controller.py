@@ -21,6 +21,7 @@ from tiered.broker.partitions.topics import Topics
 from tiered.broker.tiering.checkpoints import CheckpointWriter
 from tiered.broker.view.feed import ChangeFeed
 from tiered.broker.view.image import ClusterImage
+from tiered.broker.view.store_reach import StoreReach
 from tiered.errors import MetadataUnavailable, StaleBrokerEpoch
 from tiered.ids import InSyncReplica, TopicId, TopicPartition
 from tiered.meta import brokers, topics
@@ -84,7 +85,12 @@ async def control(folder: Path) -> AsyncIterator[Control]:
         feed.apply = apply
         replaced: list[StaleBrokerEpoch] = []
         heartbeats = Heartbeats(
-            context=context, image=image, feed=feed, controller=controller, was_replaced=replaced.append
+            context=context,
+            image=image,
+            feed=feed,
+            controller=controller,
+            reach=StoreReach(context=context, feed=feed, image=image),
+            was_replaced=replaced.append,
         )
         feed.start(group)
         controller.start(group)
