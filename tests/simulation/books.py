@@ -4,8 +4,10 @@ Owns these values and nothing of what they mean: `tests.simulation.checker` fill
 """
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple
 
+from tiered.hot.marks import BEGUN_EPOCH_FILE, decode_begun_epoch
 from tiered.ids import TopicPartition
 
 Entry = tuple[int, int]
@@ -29,6 +31,7 @@ class Replica:
     """One machine's copy of one partition: what its page cache holds from `start` on."""
 
     machine: str
+    directory: str = ""
     start: int = 0
     entries: list[Entry] = field(default_factory=list)
     has_failed: bool = False
@@ -39,6 +42,14 @@ class Replica:
     @property
     def end(self) -> int:
         return self.start + len(self.entries)
+
+    @property
+    def reach(self) -> tuple[int, int]:
+        """How far a restore finds the log, as `DiskLog.reach`."""
+        newest = self.entries[-1][0] if self.entries else -1
+        path = Path(self.directory) / BEGUN_EPOCH_FILE
+        begun = decode_begun_epoch(path.read_bytes()) if path.exists() else None
+        return max(newest, begun[0] if begun is not None and begun[1] == self.end else -1), self.end
 
     def between(self, first: int, end: int) -> list[Entry]:
         return self.entries[max(0, first - self.start) : max(0, end - self.start)]

@@ -71,7 +71,7 @@ class Checker:
         machine = parts[-4]
         replica = book.replicas.get(machine)
         if replica is None:
-            replica = book.replicas[machine] = Replica(machine)
+            replica = book.replicas[machine] = Replica(machine, directory)
         return book, replica
 
     def log_opened(self, log: Log) -> None:
@@ -388,7 +388,7 @@ class Checker:
             whole = [each for each in book.replicas.values() if not each.has_failed]
             if not book.ledger or book.is_deleted:
                 continue
-            best = max(whole, key=lambda each: (each.entries[-1][0] if each.entries else -1, each.end), default=None)
+            best = max(whole, key=lambda replica: replica.reach, default=None)
             if best is None or best.end < len(book.ledger):
                 raise Violation(
                     f"R14: {book.name}: {len(book.ledger)} records are committed, and the best log of all, that of "

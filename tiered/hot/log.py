@@ -317,13 +317,17 @@ class Log:
         """Keeps the state of the producers as it was when the log ended at `offset`. Raises OSError."""
         self._side.write_snapshot(offset, entries, [segment.base_offset for segment in self._segments])
 
-    def begin_leader_epoch(self, epoch: int) -> None:
-        """From the log's present end on, batches are of this leader epoch. In memory only: their headers tell it."""
+    def begin_leader_epoch(self, epoch: int, *, leaves_word: bool = False) -> None:
+        """From the log's present end on, batches are of this leader epoch. In memory only: their headers tell it. With
+        `leaves_word` a file does too, where no batch comes."""
         self._side.change_leader_epochs(lambda epochs: epochs.assign(epoch, self.log_end_offset))
+        if leaves_word:
+            self._side.keep_begun_epoch(epoch, self.log_end_offset)
 
     def forget_empty_leader_epochs(self) -> None:
         """Drops epochs that began at the log's end and wrote nothing: the present leader knows what follows there."""
         self._side.change_leader_epochs(lambda epochs: epochs.truncate_to_end(self.log_end_offset))
+        self._side.forget_begun_epoch()
 
     def restore_leader_epochs(self, entries: Iterable[tuple[int, int]]) -> None:
         """Takes over what the object store knows of the epochs of a log that began anew. No batch that is here tells

@@ -1,8 +1,9 @@
 """The small files beside a log's segments: what a restart may trust without reading the segments again.
 
 Owns their text and their checks. Each is one JSON object with a version and a CRC-32C, replaced in one
-step. All of them only save work: a missing or damaged one reads as None, and recovery looks for itself.
-Must never be the only place that knows something the log cannot do without.
+step. A missing or damaged one reads as None, and recovery looks for itself: all but one only save work. That one
+is for a restore without a database: no batch tells of a leader epoch in which nothing was written. Must never be the
+only place that knows something the log cannot do without.
 """
 
 import json
@@ -17,6 +18,7 @@ RECOVERY_POINT_FILE = "recovery-point"
 LOG_START_FILE = "log-start-offset"
 LEADER_EPOCHS_FILE = "leader-epochs"
 COMPACTED_FILE = "compacted"
+BEGUN_EPOCH_FILE = "begun-epoch"
 
 MAX_MARK_BYTES = 64 << 20
 """A recovery point has about 150 bytes for each segment; this is far beyond any log."""
@@ -89,6 +91,20 @@ def decode_log_start_offset(data: bytes | None) -> int | None:
     body = _decode("log-start-offset", data)
     offset = None if body is None else body.get("offset")
     return offset if isinstance(offset, int) else None
+
+
+def encode_begun_epoch(leader_epoch: int, start_offset: int) -> bytes:
+    return _encode("begun-epoch", {"leader_epoch": leader_epoch, "start_offset": start_offset})
+
+
+def decode_begun_epoch(data: bytes | None) -> tuple[int, int] | None:
+    """(leader_epoch, start_offset)"""
+    body = _decode("begun-epoch", data) or {}
+    match (body.get("leader_epoch"), body.get("start_offset")):
+        case (int(leader_epoch), int(start_offset)):
+            return leader_epoch, start_offset
+        case _:
+            return None
 
 
 def encode_compacted(compacted: Compacted) -> bytes:

@@ -19,12 +19,14 @@ from tiered.formats.time_index import TimeIndex
 from tiered.hot.batch_walk import FAR_BLOCK_BYTES, until_stopped, walk
 from tiered.hot.file_system import TEMPORARY_SUFFIX, FileSystem, read_whole
 from tiered.hot.marks import (
+    BEGUN_EPOCH_FILE,
     COMPACTED_FILE,
     LEADER_EPOCHS_FILE,
     LOG_START_FILE,
     MAX_MARK_BYTES,
     RECOVERY_POINT_FILE,
     SegmentMark,
+    decode_begun_epoch,
     decode_compacted,
     decode_log_start_offset,
     decode_recovery_point,
@@ -140,6 +142,7 @@ class Recoverer:
             for name in [name for name in self._sizes if name.endswith(DROPPED_SUFFIX)]:
                 self._unlink(name)
         epochs = self._epochs.truncate_to_end(end_offset)
+        self._report.begun_epoch = self._begun_epoch(epochs.latest, end_offset)
         return Recovered(
             segments=segments,
             flushed_offset=end_offset
@@ -409,6 +412,14 @@ class Recoverer:
             self._report.notes.append(
                 f"{self._directory}/{LEADER_EPOCHS_FILE}: {error}; taken from the batches instead"
             )
+
+    def _begun_epoch(self, latest: int, end_offset: int) -> int | None:
+        """The epoch of the file, which goes where it says nothing that the batches do not."""
+        begun = decode_begun_epoch(self._read(BEGUN_EPOCH_FILE))
+        if begun is not None and begun[0] > latest and begun[1] == end_offset:
+            return begun[0]
+        self._unlink(BEGUN_EPOCH_FILE)
+        return None
 
     def _remove_orphans(self, bases: set[int]) -> None:
         """Indexes without a segment: the rest of an unfinished removal."""

@@ -28,6 +28,8 @@ class Recovery:
     rebuilt_indexes: list[int] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     producers: tuple[ProducerEntry, ...] = ()
+    begun_epoch: int | None = None
+    """A leader epoch that began at the log's end, whose leader wrote nothing and followed no other one since."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -14,11 +14,13 @@ from tiered.formats.leader_epoch_file import encode_leader_epochs
 from tiered.formats.producer_snapshot import ProducerEntry, encode_producers
 from tiered.hot.file_system import FileSystem, prepare_file, replace_file, use_prepared
 from tiered.hot.marks import (
+    BEGUN_EPOCH_FILE,
     COMPACTED_FILE,
     LEADER_EPOCHS_FILE,
     LOG_START_FILE,
     RECOVERY_POINT_FILE,
     RecoveryPoint,
+    encode_begun_epoch,
     encode_compacted,
     encode_log_start_offset,
     encode_recovery_point,
@@ -41,6 +43,7 @@ class SideFiles:
     """One log's small files."""
 
     __slots__ = (
+        "_begun_epoch_kept",
         "_changing_epochs",
         "_directory",
         "_epochs_kept",
@@ -69,6 +72,8 @@ class SideFiles:
         """The event loop begins epochs while a thread forgets those below a new log start. Never held over I/O."""
         self._epochs_kept = found.leader_epochs_kept
         """What the file says."""
+        self._begun_epoch_kept = found.report.begun_epoch is not None
+        """There is a file."""
         self._keeping_epochs = threading.Lock()
         """A flush and a removal of segments, each in a thread, both write the file."""
         self._prepared_epochs = found.leader_epochs_kept
@@ -98,6 +103,24 @@ class SideFiles:
                     self._fs, self._path(LEADER_EPOCHS_FILE), encode_leader_epochs(epochs.entries), durable=True
                 )
                 self._epochs_kept = epochs
+
+    def keep_begun_epoch(self, epoch: int, offset: int) -> None:
+        """The end of this process leaves word of a leader epoch in which nothing is written yet; a power loss may not.
+        Nor does a disk that refuses: what rests on it is a restore without a database (decision 0031)."""
+        try:
+            replace_file(self._fs, self._path(BEGUN_EPOCH_FILE), encode_begun_epoch(epoch, offset), durable=False)
+            self._begun_epoch_kept = True
+        except OSError as error:
+            log.warning("%s: leader epoch %d has begun, and is not on the disk yet: %s", self._directory, epoch, error)
+
+    def forget_begun_epoch(self) -> None:
+        """Another broker leads: how far this log is does not depend on what began here. A cut makes it durable."""
+        if self._begun_epoch_kept:
+            try:
+                self._fs.unlink(self._path(BEGUN_EPOCH_FILE))
+                self._begun_epoch_kept = False
+            except OSError as error:
+                log.warning("%s: a file of a leader epoch that has ended stays: %s", self._directory, error)
 
     def keep_log_start(self, offset: int) -> None:
         """Raises the log start, on disk first. Raises LogDirFailed, nothing changed."""

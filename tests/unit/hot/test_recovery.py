@@ -14,7 +14,7 @@ from tiered.formats import record_batch
 from tiered.hot import opening
 from tiered.hot.file_system import RealFileSystem
 from tiered.hot.log import Log, LogConfig
-from tiered.hot.marks import LEADER_EPOCHS_FILE
+from tiered.hot.marks import BEGUN_EPOCH_FILE, LEADER_EPOCHS_FILE
 from tiered.rules.partition import producer_state
 
 LAST = f"{0:020}.log"
@@ -448,3 +448,33 @@ def test_an_opening_may_be_stopped_at_any_batch_and_the_next_one_loses_nothing(t
         assert contents(again) == whole
         assert [entry.producer_id for entry in again.recovery.producers] == [7]
         again.discard()
+
+
+def test_an_epoch_that_wrote_nothing_is_known_after_a_restart_and_is_none_of_the_logs(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    log.begin_leader_epoch(1)
+    append(log, batch(2), epoch=1)
+    log.begin_leader_epoch(4, leaves_word=True)
+    del log
+    again = open_log(tmp_path)
+    assert again.recovery.begun_epoch == 4
+    assert again.leader_epochs.entries == ((1, 0),)
+    again.forget_empty_leader_epochs()
+    again.discard()
+    assert open_log(tmp_path).recovery.begun_epoch is None, "another one led"
+
+
+@pytest.mark.parametrize("is_torn", [False, True])
+def test_an_epoch_that_batches_tell_of_or_that_a_power_loss_tore_is_not_taken_from_its_file(
+    tmp_path: Path, is_torn: bool
+) -> None:
+    log = open_log(tmp_path)
+    log.begin_leader_epoch(4, leaves_word=True)
+    path = tmp_path / BEGUN_EPOCH_FILE
+    if is_torn:
+        path.write_bytes(path.read_bytes()[:-4])
+    else:
+        append(log, batch(1), epoch=4)
+    del log
+    assert open_log(tmp_path).recovery.begun_epoch is None
+    assert not path.exists(), "cut to where the epoch began, the log would seem to be further than it is"

@@ -63,14 +63,15 @@ def _described(directory: Path, *, now_ms: int) -> DiskLog:
 
 
 def _description(log: Log, topic_id: UUID, partition: int) -> DiskLog:
-    producers = log.recovery.producers
+    producers, begun_epoch = log.recovery.producers, log.recovery.begun_epoch
+    begun = () if begun_epoch is None else ((begun_epoch, log.log_end_offset),)
     return DiskLog(
         topic_id=topic_id,
         partition=partition,
         log_start_offset=log.log_start_offset,
         local_log_start_offset=log.local_log_start_offset,
         log_end_offset=log.log_end_offset,
-        leader_epochs=log.leader_epochs.entries[-MAX_LEADER_EPOCHS:],
+        leader_epochs=(*log.leader_epochs.entries, *begun)[-MAX_LEADER_EPOCHS:],
         newest_producer_id=max((entry.producer_id for entry in producers), default=-1),
         open_transactions=tuple(
             OpenLogTransaction(

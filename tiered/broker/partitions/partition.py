@@ -205,7 +205,10 @@ class Partition(ColdEnd):
         if is_new:
             if leadership is not None:
                 self._end_leadership(f"{self.name} is in another leader epoch now; refresh metadata")
-            self.log.begin_leader_epoch(row.leader_epoch)
+            # Records of earlier epochs may become visible now, and none of this epoch say so: another replica may have
+            # later ones that never will.
+            is_unclear = len(row.replicas) > 1 and self.log.log_end_offset > self.high_watermark
+            self.log.begin_leader_epoch(row.leader_epoch, leaves_word=is_unclear)
             start = self.log.leader_epochs.start_of(row.leader_epoch)
             self.leadership = leadership = Leadership(me=me, leader_epoch=row.leader_epoch, epoch_start_offset=start)
         assert leadership is not None
