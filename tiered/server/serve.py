@@ -18,9 +18,9 @@ from tiered.config import ServeOptions
 from tiered.config.addresses import host_and_port
 from tiered.config.listeners import HTTPS, ListenerOptions
 from tiered.errors import InvalidConfig, TieredError
-from tiered.runtime import Clock, SystemClock
+from tiered.runtime import Clock, SystemClock, every
 from tiered.server.addresses import HTTP_OPTION, bind_or_explain
-from tiered.server.garbage import begin_collecting
+from tiered.server.garbage import LOOK_MS, FullCollections, begin_collecting
 from tiered.server.http.opening import BROKER, READ_ONLY, HttpDoor
 from tiered.server.idle_polling import event_loop
 from tiered.server.kafka.apis import replica_apis, served_apis
@@ -163,6 +163,7 @@ async def _serve(server: Server, options: ServeOptions, asked_to_stop: asyncio.E
         asked.cancel()
         sys.setswitchinterval(SWITCH_S)
         begin_collecting(service.counters, SystemClock())
+        collecting = tasks.create_task(every(LOOK_MS, FullCollections(SystemClock()).look, name="full collections"))
         kafka, http = host_and_port(*server.kafka_address), host_and_port(*server.http_address)
         others = "".join(
             f" listener.{name}={host_and_port(*address)}" for name, address in list(server.kafka_addresses.items())[1:]
@@ -173,8 +174,8 @@ async def _serve(server: Server, options: ServeOptions, asked_to_stop: asyncio.E
         events = [asked_to_stop, service.must_stop] if isinstance(service, Broker) else [asked_to_stop]
         stops = [tasks.create_task(event.wait()) for event in events]
         await asyncio.wait(stops, return_when=asyncio.FIRST_COMPLETED)
-        for stop in stops:
-            stop.cancel()
+        for task in (*stops, collecting):
+            task.cancel()
         log.info("stopping: no new requests; flushing")
         await server.stop()
 

@@ -1,11 +1,16 @@
-"""The collector of a process that serves: what it begins with, and that its pauses are counted."""
+"""The collector of a process that serves: what it begins with, when it looks at everything, and that its pauses are
+counted."""
 
 import gc
 import weakref
+from collections.abc import Iterator
 
+import pytest
+
+from tests.unit.broker.context import SetClock
 from tiered.metrics import CountersState
 from tiered.runtime import SystemClock
-from tiered.server.garbage import begin_collecting
+from tiered.server.garbage import COLLECTIONS_BEFORE_FULL, FullCollections, begin_collecting
 
 
 class Circle:
@@ -13,17 +18,66 @@ class Circle:
         self.me = self
 
 
-def test_what_the_start_leaves_behind_is_collected_and_pauses_are_counted() -> None:
-    counters, thresholds = CountersState(), gc.get_threshold()
+@pytest.fixture
+def counters() -> Iterator[CountersState]:
+    """Of a process that has begun to serve."""
+    made, thresholds = CountersState(), gc.get_threshold()
     gc.disable()
-    left = weakref.ref(Circle())
     try:
-        begin_collecting(counters, SystemClock())
-        assert left() is None
-        assert gc.isenabled()
-        gc.collect()
-        assert sum(counters.garbage_collections.counts) > 0
-        assert counters.garbage_max_pause_ms > 0.0
+        begin_collecting(made, SystemClock())
+        yield made
     finally:
         gc.callbacks.pop()
         gc.set_threshold(*thresholds)
+        gc.unfreeze()
+
+
+def old_circle() -> weakref.ref[Circle]:
+    """Garbage that young collections have left, as they do what outlives two of them."""
+    circle = Circle()
+    for _ in range(COLLECTIONS_BEFORE_FULL):
+        gc.collect(1)
+    return weakref.ref(circle)
+
+
+def test_what_the_start_leaves_behind_is_collected_and_pauses_are_counted(request: pytest.FixtureRequest) -> None:
+    left = weakref.ref(Circle())
+    counters = request.getfixturevalue("counters")
+    assert left() is None
+    assert gc.isenabled()
+    gc.collect()
+    assert sum(counters.garbage_collections.counts) > 0
+    assert counters.garbage_max_pause_ms > 0.0
+
+
+@pytest.mark.usefixtures("counters")
+def test_python_never_looks_at_everything_by_itself() -> None:
+    left = old_circle()
+    kept = [[number] for number in range(1_000_000)]
+    assert left() is not None
+    del kept
+
+
+@pytest.mark.usefixtures("counters")
+async def test_everything_is_looked_at_in_a_quiet_moment() -> None:
+    full = FullCollections(SystemClock())
+    left = old_circle()
+    await full.look()
+    assert left() is not None, "until now much was made that stays"
+    await full.look()
+    assert left() is None
+
+
+@pytest.mark.usefixtures("counters")
+async def test_where_no_moment_is_quiet_everything_is_looked_at_after_ten_minutes() -> None:
+    clock = SetClock()
+    full = FullCollections(clock)
+    left = old_circle()
+    for _ in range(9):
+        clock.waited_ms += 60_000
+        await full.look()
+        gc.collect(1)
+    assert left() is not None
+    clock.waited_ms += 60_000
+    await full.look()
+    assert left() is None

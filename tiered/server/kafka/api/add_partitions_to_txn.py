@@ -38,7 +38,7 @@ async def handle(context: Context, request: "Request", reply: "Reply") -> "Respo
     if context.api_version < FIRST_OF_BROKERS:
         codes = await _of_producer(context, request)
         return reply.AddPartitionsToTxnResponse(
-            throttle_time=0, results_by_topic_v3_and_below=_results(reply, request.v3_and_below_topics, codes)
+            throttle_time=0, results_by_topic_v3_and_below=await _results(reply, request.v3_and_below_topics, codes)
         )
     if not may_replicate(context):
         refused = ClusterNotAuthorized("versions 4 and 5 of AddPartitionsToTxn are for brokers; use 0 to 3")
@@ -52,7 +52,7 @@ async def handle(context: Context, request: "Request", reply: "Reply") -> "Respo
         error_code=NONE,
         results_by_transaction=[
             reply.AddPartitionsToTxnResult(
-                transactional_id=each.transactional_id, topic_results=_results(reply, each.topics, codes)
+                transactional_id=each.transactional_id, topic_results=await _results(reply, each.topics, codes)
             )
             for each, codes in zip(request.transactions, found, strict=True)
         ],
@@ -61,7 +61,7 @@ async def handle(context: Context, request: "Request", reply: "Reply") -> "Respo
 
 async def _of_producer(context: Context, request: "Request") -> _Codes:
     name = request.v3_and_below_transactional_id
-    wanted = _named(request.v3_and_below_topics)
+    wanted = await _named(request.v3_and_below_topics)
     codes: dict[tuple[str, int], int] = {}
     found: set[TopicPartition] = set()
     try:
@@ -73,7 +73,7 @@ async def _of_producer(context: Context, request: "Request") -> _Codes:
             except TieredError as error:
                 codes[topic, number] = error_code(error)
         if codes:
-            return {key: codes.get(key, OPERATION_NOT_ATTEMPTED) for key in wanted}
+            return {key: codes.get(key, OPERATION_NOT_ATTEMPTED) async for key in in_turns(wanted)}
         producer = ProducerIdAndEpoch(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
         await context.broker.transactions.add_partitions(name, producer, found, protocol=KEEPS_EPOCH)
     except TieredError as error:
@@ -83,10 +83,10 @@ async def _of_producer(context: Context, request: "Request") -> _Codes:
 
 
 async def _of_broker(context: Context, asked: "AddPartitionsToTxnTransaction") -> _Codes:
-    wanted = _named(asked.topics)
+    wanted = await _named(asked.topics)
     codes: dict[tuple[str, int], int] = {}
     found: dict[TopicPartition, tuple[str, int]] = {}
-    for key in wanted:
+    async for key in in_turns(wanted):
         try:
             found[_partition(context, *key, may_be_internal=True)] = key
         except TieredError as error:
@@ -101,14 +101,16 @@ async def _of_broker(context: Context, asked: "AddPartitionsToTxnTransaction") -
             outcomes = dict.fromkeys(found)
     except TieredError as error:
         outcomes = dict.fromkeys(found, error)
-    for partition, key in found.items():
+    async for partition, key in in_turns(found.items()):
         failed = outcomes[partition]
         codes[key] = NONE if failed is None else error_code(failed)
     return codes
 
 
-def _named(topics: "Iterable[AddPartitionsToTxnTopic]") -> Collection[tuple[str, int]]:
-    return dict.fromkeys((topic.name, number) for topic in topics for number in topic.partitions)
+async def _named(topics: "Iterable[AddPartitionsToTxnTopic]") -> Collection[tuple[str, int]]:
+    return {
+        key: None async for key in in_turns((topic.name, number) for topic in topics for number in topic.partitions)
+    }
 
 
 def _partition(context: Context, name: str, number: int, *, may_be_internal: bool) -> TopicPartition:
@@ -120,7 +122,7 @@ def _partition(context: Context, name: str, number: int, *, may_be_internal: boo
     return TopicPartition(topic.topic_id, number)
 
 
-def _results(
+async def _results(
     reply: "Reply", topics: "Iterable[AddPartitionsToTxnTopic]", codes: _Codes
 ) -> "list[Replies.AddPartitionsToTxnTopicResult]":
     return [
@@ -130,10 +132,10 @@ def _results(
                 reply.AddPartitionsToTxnPartitionResult(
                     partition_index=number, partition_error_code=codes[topic.name, number]
                 )
-                for number in topic.partitions
+                async for number in in_turns(topic.partitions)
             ],
         )
-        for topic in topics
+        async for topic in in_turns(topics)
     ]
 
 

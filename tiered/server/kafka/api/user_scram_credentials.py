@@ -76,7 +76,7 @@ async def alter(
     context: Context, request: "alter_user_scram_credentials.Request", reply: "alter_user_scram_credentials.Reply"
 ) -> "alter_user_scram_credentials.Response":
     wanted: list[Change] = [*request.deletions, *request.upsertions]
-    names = list(dict.fromkeys(each.name for each in wanted))
+    names = {each.name: None async for each in in_turns(wanted)}
     errors: dict[str, TieredError] = {}
     try:
         require_cluster(context, Operation.ALTER)
@@ -88,7 +88,7 @@ async def alter(
                 errors[missing] = UserNotFound("the user has no such credential to delete")
     except TieredError as error:
         refused = error.without_frames()
-        errors = {name: errors.get(name, refused) for name in names}
+        errors = {name: errors.get(name, refused) async for name in in_turns(names)}
     return reply.AlterUserScramCredentialsResponse(
         throttle_time=0,
         results=[
@@ -97,7 +97,7 @@ async def alter(
                 error_code=error_code(errors[name]) if name in errors else NONE,
                 error_message=str(errors[name]) if name in errors else None,
             )
-            for name in names
+            async for name in in_turns(names)
         ],
     )
 

@@ -19,7 +19,7 @@ from tiered.rules.security.acl import Operation
 from tiered.rules.transactions.transaction_state import RAISES_EPOCH, ProducerIdAndEpoch
 from tiered.server.kafka.audited import AuditEntry, codes_of, summed
 from tiered.server.kafka.authorize import is_broker, may_replicate, require_cluster
-from tiered.server.kafka.dispatch import Api, Context, Refused
+from tiered.server.kafka.dispatch import Api, Context, Refused, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
 if TYPE_CHECKING:
@@ -32,9 +32,9 @@ async def handle(context: Context, request: "Request", reply: "Reply") -> "Respo
             require_cluster(context, Operation.ALTER)
     except ClusterNotAuthorized as error:
         refused = error_code(error)
-        return _response(reply, request, lambda _number, _key: refused)
+        return await _response(reply, request, lambda _number, _key: refused)
     newest_tenure = context.broker.image.newest_tenure
-    found = [_partitions(context, marker, newest_tenure) for marker in request.markers]
+    found = [await _partitions(context, marker, newest_tenure) for marker in request.markers]
     outcomes = await context.broker.marker_writer.write(
         [_marker(marker, named) for marker, (named, _) in zip(request.markers, found, strict=True)]
     )
@@ -46,16 +46,16 @@ async def handle(context: Context, request: "Request", reply: "Reply") -> "Respo
         failed = outcomes[number][named[key]]
         return NONE if failed is None else error_code(failed)
 
-    return _response(reply, request, code)
+    return await _response(reply, request, code)
 
 
-def _partitions(
+async def _partitions(
     context: Context, marker: "WritableTxnMarker", newest_tenure: int
 ) -> tuple[dict[tuple[str, int], TopicPartition], dict[tuple[str, int], int]]:
     """Those that may get it, by name and number, and the codes of the others."""
     named: dict[tuple[str, int], TopicPartition] = {}
     unknown: dict[tuple[str, int], int] = {}
-    for topic in marker.topics:
+    async for topic in in_turns(marker.topics):
         keys = [(topic.name, number) for number in topic.partition_indexes]
         try:
             check_marker(_said(marker), _producer(marker), newest_tenure=newest_tenure)
@@ -86,7 +86,7 @@ def _producer(marker: "WritableTxnMarker") -> ProducerIdAndEpoch:
     return ProducerIdAndEpoch(marker.producer_id, marker.producer_epoch)
 
 
-def _response(reply: "Reply", request: "Request", code: Callable[[int, tuple[str, int]], int]) -> "Response":
+async def _response(reply: "Reply", request: "Request", code: Callable[[int, tuple[str, int]], int]) -> "Response":
     """With the code of each marker, by its number, in each partition."""
     return reply.WriteTxnMarkersResponse(
         markers=[
@@ -99,13 +99,13 @@ def _response(reply: "Reply", request: "Request", code: Callable[[int, tuple[str
                             reply.WritableTxnMarkerPartitionResult(
                                 partition_index=index, error_code=code(number, (topic.name, index))
                             )
-                            for index in topic.partition_indexes
+                            async for index in in_turns(topic.partition_indexes)
                         ],
                     )
-                    for topic in marker.topics
+                    async for topic in in_turns(marker.topics)
                 ],
             )
-            for number, marker in enumerate(request.markers)
+            async for number, marker in in_turns(enumerate(request.markers))
         ]
     )
 
