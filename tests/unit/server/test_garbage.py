@@ -2,8 +2,10 @@
 counted."""
 
 import gc
+import os
 import weakref
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -81,3 +83,21 @@ async def test_where_no_moment_is_quiet_everything_is_looked_at_after_ten_minute
     clock.waited_ms += 60_000
     await full.look()
     assert left() is None
+
+
+@pytest.mark.usefixtures("counters")
+async def test_freed_memory_goes_back_to_the_system_in_a_quiet_moment() -> None:
+    full = FullCollections(SystemClock())
+    blocks = [bytes(50_000) for _ in range(2_000)]
+    kept = blocks[::100]
+    blocks.clear()
+    freed_from = rss_bytes()
+    old_circle()
+    await full.look()
+    await full.look()
+    assert freed_from - rss_bytes() > 50_000_000
+    del kept
+
+
+def rss_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
