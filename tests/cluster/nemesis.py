@@ -226,6 +226,13 @@ def _bad_store(kinds: Sequence[S3FaultKind], probability: float, seconds: float 
     return begin
 
 
+def _out_of_reach(cluster: ClusterProcesses, chance: random.Random, broker_id: int) -> Undo:
+    """One broker does not reach the store: after 40 s the others lead."""
+    kind = chance.choice((S3FaultKind.RESET, S3FaultKind.ACCESS_DENIED, S3FaultKind.SESSION_EXPIRED))
+    cluster.store.misbehave(broker_id, seed=chance.randrange(1 << 30), probability=1.0, kinds=(kind,))
+    return cluster.store.heal
+
+
 def _drawn(*faults: LinkFault) -> Callable[[random.Random], LinkFault]:
     return lambda chance: chance.choice(faults)
 
@@ -283,6 +290,7 @@ FAULTS = (
 LONG_FAULTS = (
     Fault(name="SIGSTOP for a minute", begin=_pause, touches="process", seconds=(60.0, 60.0), weight=1),
     Fault(name="SQL away for a minute", begin=_sql_stopped, touches="sql", seconds=(60.0, 60.0), weight=1),
+    Fault(name="S3 away from one broker", begin=_out_of_reach, touches="s3", seconds=(60.0, 60.0), weight=2),
 )
 """For runs that have the time: their rounds last longer than others."""
 
