@@ -7,6 +7,7 @@ rights to ask: `rights` gives None, and the caller goes on.
 
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 
 from tiered.broker.context import BrokerState
 from tiered.config.addresses import client_address
@@ -27,19 +28,27 @@ Denied = tuple[str, str, Operation, ResourceType]
 
 
 class Decisions(dict[str, bool]):
-    """The resources that one principal from one address may use for one operation, decided at the first question."""
+    """The resources that one principal from one address may use for one operation, decided at the first question.
 
-    __slots__ = ("_decide",)
+    Must not know its `Rights`: forgotten, they would wait for the garbage collector with 50,000 names."""
 
-    def __init__(self, decide: Callable[[str], bool]) -> None:
+    __slots__ = ("_access", "_allows")
+
+    def __init__(self, access: "Access", allows: Callable[[str], bool] | None) -> None:
+        """`allows` goes by the rules; None for who is nobody, and has no rights."""
         super().__init__()
-        self._decide = decide
+        self._access = access
+        self._allows = allows
 
     def __missing__(self, name: str) -> bool:
-        found = self._decide(name)
+        if self._allows is None:
+            is_allowed = False
+        else:
+            self._access.count_decision()
+            is_allowed = self._allows(name)
         if len(name) <= MAX_REMEMBERED_NAME:
-            self[name] = found
-        return found
+            self[name] = is_allowed
+        return is_allowed
 
 
 class Rights:
@@ -59,8 +68,9 @@ class Rights:
         not: `denied` is for who asks."""
         found = self._decisions.get((operation, resource_type))
         if found is None:
+            allows = partial(self._list.allows, self.principal, self.host, operation, resource_type)
             found = self._decisions[operation, resource_type] = Decisions(
-                lambda name: self._decide(operation, resource_type, name)
+                self._access, allows if self.principal else None
             )
         return found
 
@@ -95,12 +105,6 @@ class Rights:
     def denied(self, operation: Operation, resource_type: ResourceType) -> None:
         """Counts a request that was refused."""
         self._access.count_denied((self.principal, self.host, operation, resource_type))
-
-    def _decide(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
-        if not self.principal:
-            return False
-        self._access.count_decision()
-        return self._list.allows(self.principal, self.host, operation, resource_type, name)
 
 
 class Access:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.support.garbage import noted_garbage
 from tests.unit.broker.security.rules import reads
 from tiered.broker.context import BrokerState
 from tiered.broker.security import access
@@ -59,6 +60,17 @@ def test_what_is_remembered_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None
     for number in range(20):
         rights.may(READ, TOPIC, f"t{number}")
     assert made.rights(ANN, "h") is not rights, "all were forgotten at once"
+
+
+def test_what_is_forgotten_is_freed_at_once() -> None:
+    made, state = guarded("orders")
+    with noted_garbage() as garbage:
+        for rules in ((reads("orders"),), (reads("bills"),)):
+            state.security = Security(acls=rules)
+            rights = made.rights(ANN, "h")
+            assert rights is not None
+            rights.may(READ, TOPIC, "orders")
+    assert not garbage
 
 
 def test_without_an_authorizer_there_are_no_rights_to_ask() -> None:
