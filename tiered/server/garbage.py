@@ -11,6 +11,7 @@ all of them in a quiet moment. Then freed memory goes back to the system, too, w
 import asyncio
 import ctypes
 import gc
+from collections.abc import Callable
 from typing import Any
 
 from tiered.metrics import CountersState
@@ -39,8 +40,10 @@ def begin_collecting(counters: CountersState, clock: Clock) -> None:
 class FullCollections:
     """`look` is called every `LOOK_MS`."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, is_busy: Callable[[], bool]) -> None:
+        """`is_busy` while there are very many objects that will soon be gone."""
         self._clock = clock
+        self._is_busy = is_busy
         self._last_ms = clock.monotonic_ms()
         self._promotions = 0
 
@@ -50,7 +53,8 @@ class FullCollections:
         if self._promotions < COLLECTIONS_BEFORE_FULL:
             return
         now_ms = self._clock.monotonic_ms()
-        if self._promotions == before or now_ms - self._last_ms >= LONGEST_WITHOUT_FULL_MS:
+        is_quiet = self._promotions == before and not self._is_busy()
+        if is_quiet or now_ms - self._last_ms >= LONGEST_WITHOUT_FULL_MS:
             gc.collect()
             self._last_ms, self._promotions = now_ms, 0
             await asyncio.to_thread(_give_back)

@@ -44,8 +44,9 @@ class Server:
     def __init__(self, options: ServeOptions, clock: Clock | None = None, parts: BrokerParts | None = None) -> None:
         self._options = options
         service = self.service = _service(options, clock or SystemClock(), parts)
+        self._dispatch = Dispatch(service, replica_apis() if options.read_only else served_apis())
         self._kafka = KafkaListener(
-            Dispatch(service, replica_apis() if options.read_only else served_apis()).handle,
+            self._dispatch.handle,
             clock=service.clock,
             counters=service.counters,
             settings=lambda: service.settings,
@@ -60,6 +61,11 @@ class Server:
         """Of the first listener."""
         self.kafka_addresses: dict[str, tuple[str, int]] = {}
         self.http_address = ("", 0)
+
+    @property
+    def answers_large(self) -> bool:
+        """Whether there are requests of very many names."""
+        return self._dispatch.answers_large
 
     @property
     def broker(self) -> Broker:
@@ -163,7 +169,8 @@ async def _serve(server: Server, options: ServeOptions, asked_to_stop: asyncio.E
         asked.cancel()
         sys.setswitchinterval(SWITCH_S)
         begin_collecting(service.counters, SystemClock())
-        collecting = tasks.create_task(every(LOOK_MS, FullCollections(SystemClock()).look, name="full collections"))
+        full = FullCollections(SystemClock(), lambda: server.answers_large)
+        collecting = tasks.create_task(every(LOOK_MS, full.look, name="full collections"))
         kafka, http = host_and_port(*server.kafka_address), host_and_port(*server.http_address)
         others = "".join(
             f" listener.{name}={host_and_port(*address)}" for name, address in list(server.kafka_addresses.items())[1:]

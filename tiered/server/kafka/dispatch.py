@@ -160,6 +160,11 @@ class Dispatch:
         self._large_owners = OwnersTurns()
         self._large_shares = OwnersShares()
 
+    @property
+    def answers_large(self) -> bool:
+        """Whether large requests wait or are being answered."""
+        return self._large_shares.total > 0
+
     def handle(self, connection: Connection, buffer: memoryview, position: int, end: int) -> Answer:
         """The answer to one frame's request; see `connection.FrameHandler`.
 
