@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from tiered.config.listeners import ListenerOptions
-from tiered.server.kafka.transport.buffers import BufferPool
+from tiered.server.kafka.transport.buffers import BufferPool, LargeReads
 from tiered.server.kafka.transport.connection import Connection
 from tiered.server.kafka.transport.outbox import Parts
 from tiered.server.kafka.transport.requests import Answer, DelayedAnswer, Overlapping
@@ -62,6 +62,7 @@ class Echo:
 
     def __init__(self, group: asyncio.TaskGroup) -> None:
         self._group = group
+        self.large_reads = LargeReads()
         self.handled: list[bytes] = []
         self.gates: dict[bytes, asyncio.Future[None]] = {}
         self.parked: dict[bytes, Parked] = {}

@@ -215,9 +215,11 @@ class Dispatch:
     def _handle(self, api: Api, request: RawRequest) -> Answer:
         """The answer of an API without a hand-written codec."""
         context, correlation_id = request.context, request.correlation_id
+        size_bytes = request.end - request.position
+        if size_bytes > LARGE_BODY_BYTES:
+            self._require_room(context, size_bytes)
         body = bytes(request.buffer[request.position : request.end])
-        if len(body) > LARGE_BODY_BYTES:
-            self._require_room(context, len(body))
+        if size_bytes > LARGE_BODY_BYTES:
             return self._answer_large(api, context, correlation_id, body)
         # It is a step, too: one who sends many requests ahead must not have all of them decoded in one turn.
         message = self._turns.step(partial(messages.request_decoder(api.key, context.api_version), body, 0))

@@ -1,13 +1,52 @@
-"""Receive buffers, borrowed while a frame is unfinished and pooled by size.
+"""Receive buffers, borrowed while a frame is unfinished and pooled by size, and how much is received at once.
 
-Owns the free lists and the count of what large buffers may cost. Must never hand out one buffer twice.
+Owns the free lists, the count of what large buffers may cost, and what large frames take of a turn of the event loop.
+Must never hand out one buffer twice.
 """
 
+import asyncio
 import mmap
+from collections.abc import Callable
 
 SMALLEST_BYTES = 256 << 10
 LARGEST_POOLED_BYTES = 8 << 20
 POOLED_EACH = 8
+
+
+RECEIVED_A_TURN_BYTES = 4 << 20
+
+
+class LargeReads:
+    """Whose turn it is to read more of a large frame: in one turn of the event loop all connections together take no
+    more than `RECEIVED_A_TURN_BYTES`, and the last read. Those that must wait go first in the next turn.
+
+    Without it everybody waits until all of fifty clients that send megabytes have been read from.
+    """
+
+    __slots__ = ("_loop", "_taken_bytes", "_waiting")
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._taken_bytes = 0
+        self._waiting: dict[Callable[[], None], None] = {}
+
+    def may_read(self, read: Callable[[], None]) -> bool:
+        """Whether the connection may take more now. Else its `read` is called when it may, and asks again."""
+        if self._taken_bytes < RECEIVED_A_TURN_BYTES:
+            return True
+        self._waiting[read] = None
+        return False
+
+    def took(self, size_bytes: int) -> None:
+        if not self._taken_bytes:
+            self._loop.call_soon(self._begin_turn)
+        self._taken_bytes += size_bytes
+
+    def _begin_turn(self) -> None:
+        self._taken_bytes = 0
+        waiting, self._waiting = self._waiting, {}
+        for read in waiting:
+            read()
 
 
 class BufferPool:

@@ -18,7 +18,7 @@ from tiered.config.listeners import ListenerOptions
 from tiered.errors import MalformedRequest, Throttled
 from tiered.file_slice import FileSlice
 from tiered.rules.security.principal import ANONYMOUS, Principal
-from tiered.server.kafka.transport.buffers import SMALLEST_BYTES, BufferPool
+from tiered.server.kafka.transport.buffers import SMALLEST_BYTES, BufferPool, LargeReads
 from tiered.server.kafka.transport.other_protocols import foreign_protocol
 from tiered.server.kafka.transport.outbox import Outbox, Parts
 from tiered.server.kafka.transport.requests import Answer, EndedConnection, Requests
@@ -62,6 +62,7 @@ class FrameHandler(Protocol):
     """The limit of every request but Produce, whose size alone follows from what is stored."""
     unfinished_bytes: int
     """What has arrived of unfinished requests in the smallest buffers; connections keep the count."""
+    large_reads: LargeReads
     unsent_bytes: int
     """Bytes of answers in memory that clients have not taken; connections keep the count."""
 
@@ -291,6 +292,9 @@ class Connection:
     def _on_readable(self) -> None:
         if not self._reading:  # The pending bytes have been read meanwhile.
             return
+        is_large = self._end < self._awaited_end
+        if is_large and not self._handler.large_reads.may_read(self._on_readable):
+            return
         try:
             if self._buffer is None:
                 self._buffer = self._pool.borrow(RECEIVE_BYTES)
@@ -305,6 +309,8 @@ class Connection:
             self.close()
             return
         if received > 0:
+            if is_large:
+                self._handler.large_reads.took(received)
             self._end += received
             self.last_active_ms = self._loop.time() * 1000.0
             if self._end < self._awaited_end and self._count_unfinished():

@@ -24,7 +24,7 @@ from tiered.rules.security.quotas import QuotaKey
 from tiered.runtime import Clock, every
 from tiered.server.addresses import address_of, bound_socket
 from tiered.server.kafka.transport.admission import Admission, RateOf
-from tiered.server.kafka.transport.buffers import BufferPool
+from tiered.server.kafka.transport.buffers import BufferPool, LargeReads
 from tiered.server.kafka.transport.connection import HARMLESS_BYTES, Connection
 from tiered.server.kafka.transport.requests import Answer
 from tiered.server.kafka.transport.sasl_session import SaslSession
@@ -134,6 +134,7 @@ class KafkaListener:
         self.max_other_frame_bytes = min(settings().limits.tiered_request_max_bytes, self.max_frame_bytes)
         self.unsent_bytes = 0
         self.unfinished_bytes = 0
+        self.large_reads = LargeReads()
         most = open_files.raise_limit()
         self._admission = Admission(
             clock=clock,
