@@ -21,7 +21,7 @@ async def read_entries(
 
     `topics` are those of an OffsetCommit or a TxnOffsetCommit, by name or by id.
     """
-    if sum(len(topic.partitions) for topic in topics) > MAX_ENTRIES:
+    if sum([len(topic.partitions) async for topic in in_turns(topics)]) > MAX_ENTRIES:
         raise InvalidRequest(f"commit at most {MAX_ENTRIES} offsets at a time")
     entries = []
     async for number, topic in in_turns(list(enumerate(topics))):

@@ -75,7 +75,8 @@ async def create(
         try:
             await acls.create(rules)
         except TieredError as error:
-            errors = [each or error.without_frames() for each in errors]
+            refused = error.without_frames()
+            errors = [each or refused async for each in in_turns(errors)]
     return reply.CreateAclsResponse(
         throttle_time=0,
         results=[
@@ -83,7 +84,7 @@ async def create(
                 error_code=NONE if error is None else error_code(error),
                 error_message=None if error is None else str(error),
             )
-            for error in errors
+            async for error in in_turns(errors)
         ],
     )
 
@@ -105,7 +106,8 @@ async def delete(
         try:
             found = await context.broker.acls.delete(filters)
         except TieredError as error:
-            errors = [each or error.without_frames() for each in errors]
+            refused = error.without_frames()
+            errors = [each or refused async for each in in_turns(errors)]
     gone = iter(found)
     return reply.DeleteAclsResponse(
         throttle_time=0,
@@ -115,7 +117,7 @@ async def delete(
                 error_message=None if error is None else str(error),
                 matching_acls=[] if error is not None else [_gone(reply, rule) for rule in next(gone)],
             )
-            for error in errors
+            async for error in in_turns(errors)
         ],
     )
 

@@ -67,7 +67,7 @@ async def _reply(request: "Request", reply: "Reply", codes: dict[tuple[int, int]
                 partition_index=asked.partition_index,
                 error_code=code or codes.get((number, place), NONE),
             )
-            for place, asked in enumerate(topic.partitions)
+            async for place, asked in in_turns(list(enumerate(topic.partitions)))
         ]
         topics.append(
             reply.OffsetCommitResponseTopic(
