@@ -327,7 +327,8 @@ class Log:
     def forget_empty_leader_epochs(self) -> None:
         """Drops epochs that began at the log's end and wrote nothing: the present leader knows what follows there."""
         self._side.change_leader_epochs(lambda epochs: epochs.truncate_to_end(self.log_end_offset))
-        self._side.forget_begun_epoch()
+        with suppress(OSError):  # A cut tries again.
+            self._side.forget_begun_epoch()
 
     def restore_leader_epochs(self, entries: Iterable[tuple[int, int]]) -> None:
         """Takes over what the object store knows of the epochs of a log that began anew. No batch that is here tells

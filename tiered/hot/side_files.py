@@ -105,22 +105,21 @@ class SideFiles:
                 self._epochs_kept = epochs
 
     def keep_begun_epoch(self, epoch: int, offset: int) -> None:
-        """The end of this process leaves word of a leader epoch in which nothing is written yet; a power loss may not.
-        Nor does a disk that refuses: what rests on it is a restore without a database (decision 0031)."""
+        """Word of a leader epoch in which nothing is written yet: it survives this process, and not a power loss. That
+        a disk refuses it is only logged, because only a restore without a database reads it (decision 0031)."""
         try:
             replace_file(self._fs, self._path(BEGUN_EPOCH_FILE), encode_begun_epoch(epoch, offset), durable=False)
             self._begun_epoch_kept = True
         except OSError as error:
-            log.warning("%s: leader epoch %d has begun, and is not on the disk yet: %s", self._directory, epoch, error)
+            log.debug("%s: leader epoch %d has begun, and is not on the disk yet: %s", self._directory, epoch, error)
 
     def forget_begun_epoch(self) -> None:
-        """Another broker leads: how far this log is does not depend on what began here. A cut makes it durable."""
+        """Another broker leads: how far this log is does not depend on what began here. Raises OSError. A cut makes it
+        durable."""
         if self._begun_epoch_kept:
-            try:
+            with suppress(FileNotFoundError):
                 self._fs.unlink(self._path(BEGUN_EPOCH_FILE))
-                self._begun_epoch_kept = False
-            except OSError as error:
-                log.warning("%s: a file of a leader epoch that has ended stays: %s", self._directory, error)
+            self._begun_epoch_kept = False
 
     def keep_log_start(self, offset: int) -> None:
         """Raises the log start, on disk first. Raises LogDirFailed, nothing changed."""
@@ -172,6 +171,7 @@ class SideFiles:
     def prepare_cut(self, end_offset: int) -> None:
         """Takes beforehand what space `cut` needs, because nothing that was cut comes back. Raises OSError, with
         nothing changed that matters."""
+        self.forget_begun_epoch()
         self._forget_compacted()
         self._prepare_epochs(self.leader_epochs.truncate_to_end(end_offset))
 
@@ -185,6 +185,7 @@ class SideFiles:
 
     def prepare_beginning(self, offset: int, epochs: LeaderEpochs, producers: Iterable[ProducerEntry] | None) -> None:
         """As `prepare_cut`, for `begin_anew`."""
+        self.forget_begun_epoch()
         self._forget_compacted()
         self._prepare_epochs(epochs)
         if producers is not None:

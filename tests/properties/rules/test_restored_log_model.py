@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from tests.support.checkpointed import disk_log
 from tiered.rules.replication.divergence import divergence, last_fetched_epoch, truncation_offset
 from tiered.rules.replication.leader_epochs import LeaderEpochs
-from tiered.rules.segments.restored_logs import ReplicaLog, choose
+from tiered.rules.segments.restored_logs import ReplicaLog, begins_unseen, choose
 
 BROKERS = (1, 2, 3)
 STEPS = 60
@@ -18,8 +18,8 @@ HISTORIES = 3_000
 class Replica:
     log: list[int] = field(default_factory=list)
     epochs: LeaderEpochs = field(default_factory=LeaderEpochs)
-    leaves_word: bool = False
-    """Of its newest epoch on its disk, for what it has of earlier ones may become visible by it."""
+    word: tuple[int, int] | None = None
+    """On its disk, of an epoch that it began as leader, and where: no record may ever tell of it."""
 
     def cut(self, offset: int) -> None:
         del self.log[offset:]
@@ -29,7 +29,7 @@ class Replica:
 class History:
     """What happened to one partition, and what of it was acknowledged."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, steps: int = STEPS) -> None:
         self.random = random.Random(seed)
         self.replicas = {broker_id: Replica() for broker_id in BROKERS}
         self.isr = set(BROKERS)
@@ -40,23 +40,28 @@ class History:
         self.values = 0
         self.acknowledged: list[int] = []
         self.elect()
-        for _ in range(STEPS):
+        for _ in range(steps):
             self.random.choice(
                 (self.append, self.append, self.fetch, self.fetch, self.fetch, self.shrink, self.maybe_elect)
             )()
 
-    def elect(self) -> None:
+    def elect(self, leader: int | None = None, *, former_goes: bool | None = None) -> None:
         former = self.leader
         candidates = sorted(self.isr - {former}) or sorted(self.isr)
-        self.leader = self.random.choice(candidates)
+        self.leader = leader or self.random.choice(candidates)
         self.epoch += 1
         if former and former != self.leader:
             self.replicas[former].epochs = self.replicas[former].epochs.truncate_to_end(len(self.replicas[former].log))
-            if self.random.random() < 0.5:
+            if self.random.random() < 0.5 if former_goes is None else former_goes:
                 self.isr.discard(former)
+            else:
+                self.replicas[former].word = None  # It follows.
         its = self.replicas[self.leader]
+        if begins_unseen(
+            its.epochs, leader_epoch=self.epoch, log_end_offset=len(its.log), high_watermark=len(self.acknowledged)
+        ):
+            its.word = (self.epoch, len(its.log))
         its.epochs = its.epochs.assign(self.epoch, len(its.log))
-        its.leaves_word = len(its.log) > len(self.acknowledged)
         self.fetched = {self.leader: len(its.log)}
         self.commit()
 
@@ -64,16 +69,18 @@ class History:
         if self.random.random() < 0.3:
             self.elect()
 
-    def append(self) -> None:
-        for _ in range(self.random.randint(1, 3)):
+    def append(self, count: int | None = None) -> None:
+        for _ in range(count or self.random.randint(1, 3)):
             self.values += 1
             self.replicas[self.leader].log.append(self.values)
         self.fetched[self.leader] = len(self.replicas[self.leader].log)
         self.commit()
 
-    def fetch(self) -> None:
-        follower = self.random.choice([broker_id for broker_id in BROKERS if broker_id != self.leader])
+    def fetch(self, follower: int | None = None, *, count: int | None = None) -> None:
+        follower = follower or self.random.choice([broker_id for broker_id in BROKERS if broker_id != self.leader])
         its, of_leader = self.replicas[follower], self.replicas[self.leader]
+        its.word = None
+        most = self.random.randint(0, 4) if count is None else count
         while True:
             end = len(its.log)
             last_epoch = last_fetched_epoch(its.epochs, end)
@@ -81,7 +88,7 @@ class History:
             if found is None:
                 break
             its.cut(truncation_offset(its.epochs, end, found))
-        for offset in range(len(its.log), min(len(of_leader.log), len(its.log) + self.random.randint(0, 4))):
+        for offset in range(len(its.log), min(len(of_leader.log), len(its.log) + most)):
             its.epochs = its.epochs.assign(of_leader.epochs.epoch_at(offset), offset)
             its.log.append(of_leader.log[offset])
         self.fetched[follower] = len(its.log)
@@ -107,7 +114,9 @@ class History:
         """Without word no disk knows an epoch in which nothing was written."""
         replicas = []
         for broker_id, its in self.replicas.items():
-            epochs = its.epochs if with_word and its.leaves_word else its.epochs.truncate_to_end(len(its.log))
+            epochs = its.epochs.truncate_to_end(len(its.log))
+            if with_word and its.word is not None and its.word[0] > epochs.latest and its.word[1] == len(its.log):
+                epochs = epochs.assign(*its.word)
             replicas.append(ReplicaLog(broker_id=broker_id, log=disk_log(len(its.log), epochs.entries)))
         return replicas
 
@@ -121,6 +130,25 @@ def test_the_log_that_leads_has_all_that_was_acknowledged() -> None:
         leading = choose(history.disks(), cold_end_offset=0, cold_leader_epoch=-1).leading
         assert leading is not None
         assert history.has_all(leading.broker_id), f"seed {seed}"
+
+
+def test_a_leader_that_changes_twice_without_a_record_is_further_than_one_whose_records_nobody_has() -> None:
+    history = History(0, steps=0)
+    first = history.leader
+    second, slow = (broker_id for broker_id in BROKERS if broker_id != first)
+    history.append(8)
+    history.fetch(second, count=8)
+    history.fetch(slow, count=6)
+    assert len(history.acknowledged) == 6
+    history.elect(slow, former_goes=False)
+    history.append(4)  # Which nobody fetches.
+    history.elect(first, former_goes=True)
+    history.fetch(second, count=0)
+    assert len(history.acknowledged) == 8, "those of before are visible now, and nothing was written"
+    history.elect(second, former_goes=False)
+    leading = choose(history.disks(), cold_end_offset=0, cold_leader_epoch=-1).leading
+    assert leading is not None
+    assert history.has_all(leading.broker_id)
 
 
 def test_neither_the_longest_log_would_do_nor_the_furthest_without_epochs_that_wrote_nothing() -> None:

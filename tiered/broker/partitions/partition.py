@@ -45,6 +45,7 @@ from tiered.metrics import TrafficState
 from tiered.rules.partition import partition_state, producer_state, read_plan
 from tiered.rules.partition.partition_state import PartitionOffsets, RowOrder
 from tiered.rules.replication import isr
+from tiered.rules.segments.restored_logs import begins_unseen
 
 log = logging.getLogger(__name__)
 
@@ -205,10 +206,13 @@ class Partition(ColdEnd):
         if is_new:
             if leadership is not None:
                 self._end_leadership(f"{self.name} is in another leader epoch now; refresh metadata")
-            # Records of earlier epochs may become visible now, and none of this epoch say so: another replica may have
-            # later ones that never will.
-            is_unclear = len(row.replicas) > 1 and self.log.log_end_offset > self.high_watermark
-            self.log.begin_leader_epoch(row.leader_epoch, leaves_word=is_unclear)
+            leaves_word = len(row.replicas) > 1 and begins_unseen(
+                self.log.leader_epochs,
+                leader_epoch=row.leader_epoch,
+                log_end_offset=self.log.log_end_offset,
+                high_watermark=self.high_watermark,
+            )
+            self.log.begin_leader_epoch(row.leader_epoch, leaves_word=leaves_word)
             start = self.log.leader_epochs.start_of(row.leader_epoch)
             self.leadership = leadership = Leadership(me=me, leader_epoch=row.leader_epoch, epoch_start_offset=start)
         assert leadership is not None

@@ -44,6 +44,17 @@ class UnendedTransaction:
     is_committed: bool = False
 
 
+def begins_unseen(leader_epochs: LeaderEpochs, *, leader_epoch: int, log_end_offset: int, high_watermark: int) -> bool:
+    """Whether a leader has to leave word of its new epoch, for the case that it writes nothing in it.
+
+    Another replica may have later records that never become visible, and would seem to be further than this log, whose
+    records do, now or in an epoch before in which nobody wrote. Where the newest records here are of the epoch before
+    and visible, nobody can have more than a longer copy of this log.
+    """
+    written = leader_epochs.truncate_to_end(log_end_offset).latest
+    return log_end_offset > 0 and (log_end_offset > high_watermark or written < leader_epoch - 1)
+
+
 def choose(
     logs: Sequence[ReplicaLog], *, cold_end_offset: int, cold_leader_epoch: int, preferred: Sequence[int] = ()
 ) -> LogChoice:
