@@ -24,8 +24,10 @@ COLLECTIONS_BEFORE_FULL = 10
 """Python's own numbers."""
 NEVER = 1 << 30
 LOOK_MS = 1_000.0
-"""A moment is quiet when nothing has been made for so long that outlived two young collections."""
+"""A moment is quiet when for so long no object has outlived two young collections."""
 LONGEST_WITHOUT_FULL_MS = 600_000.0
+REST_FACTOR = 500
+"""So many times as long as a full collection took, there is none."""
 
 
 def begin_collecting(counters: CountersState, clock: Clock) -> None:
@@ -45,6 +47,7 @@ class FullCollections:
         self._clock = clock
         self._is_busy = is_busy
         self._last_ms = clock.monotonic_ms()
+        self._rest_ms = 0.0
         self._promotions = 0
 
     async def look(self) -> None:
@@ -53,10 +56,11 @@ class FullCollections:
         if self._promotions < COLLECTIONS_BEFORE_FULL:
             return
         now_ms = self._clock.monotonic_ms()
-        is_quiet = self._promotions == before and not self._is_busy()
+        is_quiet = self._promotions == before and not self._is_busy() and now_ms - self._last_ms >= self._rest_ms
         if is_quiet or now_ms - self._last_ms >= LONGEST_WITHOUT_FULL_MS:
             gc.collect()
-            self._last_ms, self._promotions = now_ms, 0
+            self._last_ms, self._promotions = self._clock.monotonic_ms(), 0
+            self._rest_ms = REST_FACTOR * (self._last_ms - now_ms)
             await asyncio.to_thread(_give_back)
 
 

@@ -54,7 +54,7 @@ async def handle(context: Context, request: "Request", reply: "Reply") -> "Respo
             reply.AddPartitionsToTxnResult(
                 transactional_id=each.transactional_id, topic_results=await _results(reply, each.topics, codes)
             )
-            for each, codes in zip(request.transactions, found, strict=True)
+            async for each, codes in in_turns(zip(request.transactions, found, strict=True))
         ],
     )
 

@@ -76,7 +76,7 @@ async def alter(
     context: Context, request: "alter_user_scram_credentials.Request", reply: "alter_user_scram_credentials.Reply"
 ) -> "alter_user_scram_credentials.Response":
     wanted: list[Change] = [*request.deletions, *request.upsertions]
-    names = {each.name: None async for each in in_turns(wanted)}
+    names = {change.name: None async for change in in_turns(wanted)}
     errors: dict[str, TieredError] = {}
     try:
         require_cluster(context, Operation.ALTER)

@@ -34,9 +34,9 @@ async def handle(context: Context, request: "Request", reply: "Reply") -> "Respo
         refused = error_code(error)
         return await _response(reply, request, lambda _number, _key: refused)
     newest_tenure = context.broker.image.newest_tenure
-    found = [await _partitions(context, marker, newest_tenure) for marker in request.markers]
+    found = [await _partitions(context, marker, newest_tenure) async for marker in in_turns(request.markers)]
     outcomes = await context.broker.marker_writer.write(
-        [_marker(marker, named) for marker, (named, _) in zip(request.markers, found, strict=True)]
+        [_marker(marker, named) async for marker, (named, _) in in_turns(zip(request.markers, found, strict=True))]
     )
 
     def code(number: int, key: tuple[str, int]) -> int:
@@ -56,13 +56,16 @@ async def _partitions(
     named: dict[tuple[str, int], TopicPartition] = {}
     unknown: dict[tuple[str, int], int] = {}
     async for topic in in_turns(marker.topics):
-        keys = [(topic.name, number) for number in topic.partition_indexes]
         try:
             check_marker(_said(marker), _producer(marker), newest_tenure=newest_tenure)
-            topic_id = context.broker.topics.by_name(topic.name).topic_id
-            named |= {key: TopicPartition(topic_id, key[1]) for key in keys}
+            topic_id, code = context.broker.topics.by_name(topic.name).topic_id, NONE
         except TieredError as error:
-            unknown |= dict.fromkeys(keys, error_code(error))
+            topic_id, code = None, error_code(error)
+        async for number in in_turns(topic.partition_indexes):
+            if topic_id is None:
+                unknown[topic.name, number] = code
+            else:
+                named[topic.name, number] = TopicPartition(topic_id, number)
     return named, unknown
 
 
