@@ -426,7 +426,10 @@ class Broker:
         )
         await self._seen.begin()
         await self.store_owner.check_before_registration(look)
-        registered = await self.registration.register(advertised=advertised, http=http, listeners=listeners)
+        registered = await self.registration.register(
+            advertised=advertised, http=http, listeners=listeners,
+            store_trouble=None if look.has_answered else self.store.trouble or StoreTrouble.AWAY,
+        )  # fmt: skip
         self.state.cluster_id, self.state.broker_epoch = registered.cluster_id, registered.broker_epoch
         self.state.facts = {
             "broker.id": str(self.broker_id),

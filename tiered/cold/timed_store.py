@@ -26,6 +26,8 @@ class TimedStore:
         self.times = CallTimes()
         self.trouble: StoreTrouble | None = None
         """Why the newest operation failed; None where it got an answer."""
+        self.answered_ms = float("-inf")
+        """When the store last answered, by the monotonic clock; a request for fewer requests is an answer."""
 
     @property
     def url(self) -> str:
@@ -83,6 +85,13 @@ class TimedStore:
     def head(self, key: str) -> ObjectInfo | None:
         return self._timed("head", lambda: self._store.head(key))
 
+    def look(self, key: str) -> None:
+        """Returns when the store answers whether there is an object. The answer says nothing of writes: why one failed
+        stays known. Raises as `head`."""
+        trouble = self.trouble
+        self.head(key)
+        self.trouble = trouble
+
     def delete(self, key: str) -> None:
         self._timed("delete", lambda: self._store.delete(key))
 
@@ -114,4 +123,6 @@ class TimedStore:
             raise
         finally:
             self.trouble = trouble
+            if trouble in (None, StoreTrouble.SLOW):
+                self.answered_ms = self._clock.monotonic_ms()
             self.times.observe(operation, self._clock.monotonic_ms() - started_ms, failed=trouble is not None)

@@ -110,6 +110,7 @@ def register(
     incarnation_id: UUID | None = None,
     listeners: Sequence[ListenerRow] = (),
     claim: Claim | None = None,
+    store_trouble: StoreTrouble | None = None,
 ) -> RegistrationResult:
     """The new registration: its epoch is larger than every earlier one of any broker.
 
@@ -120,7 +121,7 @@ def register(
 
     `incarnation_id` is this process's own, for its life. A registration whose answer was lost and that is repeated
     under the same one goes on as it began; without it, its own first try would look like another process, and
-    the logs like somebody else's.
+    the logs like somebody else's. `store_trouble` is why it does not reach the object store, as far as it has looked.
     """
     number = take_number(conn)
     # Locked, so that no heartbeat comes in between: what the claim is held against is what is replaced.
@@ -144,7 +145,7 @@ def register(
         "rack": rack,
         "incarnation_id": incarnation_id,
         "change_number": number,
-        "store_trouble": None,
+        "store_trouble": None if store_trouble is None else store_trouble.value,
     }
     if conn.execute(update(broker).where(broker.c.broker_id == broker_id).values(values)).rowcount == 0:
         conn.execute(insert(broker).values(broker_id=broker_id, **values))

@@ -1,5 +1,6 @@
 """One of three brokers does not reach the object store: the others lead, and upload, until it does."""
 
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,7 +11,7 @@ from sqlalchemy import select
 
 from tests.components.brokers import Brokers
 from tests.fault_s3.moto_server import moto_s3, store_url
-from tests.support.soon_without_store import SOON_WITHOUT_STORE
+from tests.support.soon_without_store import PASS_ON_AFTER_MS, SOON_WITHOUT_STORE
 from tiered.meta import tables
 from tiered.testing.faulty_s3 import FaultyS3, S3FaultKind, faulty_s3
 
@@ -68,6 +69,8 @@ def test_who_alone_does_not_reach_the_store_leads_nothing_until_it_does(
     brokers.wait(lambda: all(row.store_trouble for row in brokers.registered().values()), "all say so")
     assert not any(row.cold_end_offset for row in brokers.rows("orders"))
     epochs = [row.leader_epoch for row in brokers.rows("orders")]
+    time.sleep(1.5 * PASS_ON_AFTER_MS / 1000.0)
+    assert [row.leader_epoch for row in brokers.rows("orders")] == epochs
     # Two reach it again, and the third one does not.
     for number, way in ways.items():
         if number != alone:

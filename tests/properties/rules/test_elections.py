@@ -217,10 +217,10 @@ def test_who_does_not_reach_the_store_stays_in_sync_and_is_not_preferred_until_i
         return
     assert (after.isr, after.leader_epoch) == (before.isr, before.leader_epoch + 1)
     assert standings[after.leader].reaches_store
+    assert not standings[broker_id].reaches_store
     assert elections.passed_on(after, standings, broker_id=broker_id) is None
-    if broker_id in standings and not standings[broker_id].reaches_store:
-        as_before = replace(after, replicas=(broker_id, *(each for each in after.replicas if each != broker_id)))
-        assert elections.preferred(as_before, standings) is None
+    as_before = replace(after, replicas=(broker_id, *(member for member in after.replicas if member != broker_id)))
+    assert elections.preferred(as_before, standings) is None
 
 
 # Examples that people reason with
@@ -307,6 +307,7 @@ def test_a_leader_that_does_not_reach_the_store_is_followed_by_one_that_does() -
     led_by_3 = replace(THREE, leader=3, leader_epoch=5)
     assert elections.passed_on(THREE, standings, broker_id=1) == led_by_3
     assert elections.passed_on(THREE, standings, broker_id=2) is None, "it does not lead"
+    assert elections.passed_on(THREE, SERVING, broker_id=1) is None, "it reaches the store"
     assert elections.preferred(led_by_3, standings) is None
     assert elections.preferred(led_by_3, SERVING) == replace(THREE, leader_epoch=6), "the store is back"
 

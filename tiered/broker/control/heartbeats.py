@@ -18,7 +18,7 @@ from tiered.config import BrokerSettings
 from tiered.errors import StaleBrokerEpoch, TieredError
 from tiered.ids import InSyncReplica
 from tiered.meta import liveness
-from tiered.meta.liveness import Pulse
+from tiered.meta.liveness import NO_CONTROLLER, Pulse
 from tiered.rules.replication.heartbeat_watch import HeartbeatWatchState
 from tiered.runtime import QuietFailures, Worker, every
 
@@ -82,8 +82,8 @@ class Heartbeats:
 
     async def beat(self) -> None:
         """One heartbeat, and what it saw."""
-        # The controller writes the cluster's checkpoint to the store.
-        wants_lease = not self._reach.is_others_turn()
+        # The controller writes the cluster's checkpoint to the store. Where nobody else is it, this broker must be.
+        wants_lease = not self._reach.is_others_turn() or self._image.controller_id == NO_CONTROLLER
         try:
             pulse = await self._context.database.run(
                 lambda conn: liveness.beat(
@@ -100,6 +100,7 @@ class Heartbeats:
             self._was_replaced(error)
         except TieredError as error:
             self._watch.missed()
+            self._reach.wait_anew()
             self._controller.resign()
             self._context.counters.heartbeat_failures += 1
             self._failures.failed(error)

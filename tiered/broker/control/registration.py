@@ -27,7 +27,7 @@ from tiered.broker.host.marker import MARKER_FILE, Marker, read_marker
 from tiered.cold.opening import is_same_store, store_identity
 from tiered.config.addresses import host_and_port
 from tiered.config.listeners import ListenerOptions
-from tiered.errors import InvalidConfig, LogDirFailed, LostRace, MetadataOutcomeUnknown
+from tiered.errors import InvalidConfig, LogDirFailed, LostRace, MetadataOutcomeUnknown, StoreTrouble
 from tiered.hot.file_system import read_whole, replace_file
 from tiered.hot.opening import write_again
 from tiered.ids import TopicId
@@ -87,7 +87,12 @@ class Registration:
     # The registration
 
     async def register(
-        self, *, advertised: tuple[str, int], http: tuple[str, int] | None, listeners: Sequence[ListenerOptions] = ()
+        self,
+        *,
+        advertised: tuple[str, int],
+        http: tuple[str, int] | None,
+        listeners: Sequence[ListenerOptions] = (),
+        store_trouble: StoreTrouble | None = None,
     ) -> Registered:
         """This process is the broker of its id from here on; an older one learns of it from its next heartbeat.
 
@@ -128,6 +133,7 @@ class Registration:
                 incarnation_id=self.incarnation_id,
                 listeners=rows,
                 claim=claim,
+                store_trouble=store_trouble,
             )
             if row.kept_disks:
                 # Before anybody can know that it has registered: then no other folder counts as the one that was kept.

@@ -51,6 +51,8 @@ class FailedReplicas:
         self._feed = feed
         self._image = image
         self._topics = topics
+        self._kept_at = -1
+        """The change as of which nobody else could lead what this broker should not."""
         self._failed: set[TopicPartition] = set()
 
     def __contains__(self, key: TopicPartition) -> bool:
@@ -74,10 +76,13 @@ class FailedReplicas:
             count = await self._give_up(spare, self._without(elections.spared))
             if count:
                 log.warning("the disk is full: %d replicas are left to other brokers until there is space", count)
-        if self._reach.is_others_turn():
-            led = [each.topic_partition for each in self._topics.partitions() if each.leadership is not None]
+        if self._reach.is_others_turn() and self._image.change_number != self._kept_at:
+            led = [held.topic_partition for held in self._topics.partitions() if held.leadership is not None]
+            change_number = self._image.change_number
             count = await self._give_up(led, self._passed_on)
-            if count:
+            if not count:
+                self._kept_at = change_number
+            else:
                 log.warning("this broker alone does not reach the object store: %d partitions are led by others", count)
 
     def _spare(self) -> Iterator[Partition]:

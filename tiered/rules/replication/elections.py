@@ -1,9 +1,8 @@
 """The leader and the in-sync replicas of a partition: each event's effect on one replica set.
 
-Owns the decisions of a registration, a failure, a full disk, a store that the leader alone does not reach, a preferred
-and an unclean election. Must never add a
-broker to the ISR (the leader does, when it has caught up), and never elect one whose recorded registration is not
-current and in service (rule 2), but for `unclean`, which says so.
+Owns the decisions of a registration, a failure, a full disk, a store that the leader alone does not reach, and of a
+preferred and an unclean election. Must never add a broker to the ISR (the leader does, when it has caught up), and
+never elect one whose recorded registration is not current and in service (rule 2), but for `unclean`, which says so.
 
 Each function returns the new replica set, or None where nothing changes. Applied to its own answer it returns
 None, so two controllers that both decide do no harm. A new leader, none in place of one, and a leader that
@@ -91,11 +90,13 @@ def spared(before: ReplicaSet, standings: Standings, *, broker_id: int, min_isr:
 
 
 def passed_on(before: ReplicaSet, standings: Standings, *, broker_id: int) -> ReplicaSet | None:
-    """Led by a member that reaches the object store, where `broker_id` leads. Its replica stays in sync: replication
-    needs no store. None where it does not lead, or nobody else who can lead reaches the store."""
-    others = (each for each in before.electable(standings) if each != broker_id and standings[each].reaches_store)
-    leader = next(others, NO_LEADER)
-    if before.leader != broker_id or leader == NO_LEADER:
+    """Led by a member that reaches the object store, where `broker_id` leads and does not. Its replica stays in sync:
+    replication needs no store. None where nobody else who can lead reaches the store."""
+    standing = standings.get(broker_id)
+    if before.leader != broker_id or standing is None or standing.reaches_store:
+        return None
+    leader = next((member for member in before.electable(standings) if standings[member].reaches_store), NO_LEADER)
+    if leader == NO_LEADER:
         return None
     return replace(before, leader=leader, leader_epoch=before.leader_epoch + 1)
 

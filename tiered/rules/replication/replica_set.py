@@ -50,7 +50,7 @@ class ReplicaSet:
         In the order of `replicas`, so that the preferred leader comes first; those that do not reach the object store
         come behind all others.
         """
-        current = {each.broker_id for each in self.isr if is_current(each, standings)}
+        current = {member.broker_id for member in self.isr if is_current(member, standings)}
         electable = [broker_id for broker_id in self.replicas if broker_id in current]
         return tuple(sorted(electable, key=lambda broker_id: not standings[broker_id].reaches_store))
 

@@ -219,7 +219,9 @@ async def test_who_alone_does_not_reach_the_store_leaves_the_lead_to_others_and_
         led.log.close()
 
 
-async def test_where_nobody_reaches_the_store_the_lead_stays(tmp_path: Path) -> None:
+async def test_where_nobody_reaches_the_store_the_lead_stays_and_also_where_it_has_just_come_back(
+    tmp_path: Path,
+) -> None:
     async with replicas(tmp_path) as has:
         led, _ = leading(has, tmp_path)
         fail(has)
@@ -230,6 +232,13 @@ async def test_where_nobody_reaches_the_store_the_lead_stays(tmp_path: Path) -> 
         assert has.leaders == [1, 1, 1]
         await has.report(2, None)
         await has.after(0)
+        await has.after(20_000)
+        assert has.leaders == [1, 1, 1], "this broker may only not have looked again yet"
+        has.reach.wait_anew()  # As where SQL gave no answer.
+        await has.after(20_000)
+        await has.after(20_000)
+        assert has.leaders == [1, 1, 1], "what others said in SQL may be old"
+        await has.after(10_000)
         assert has.leaders == [2, 1, 1]
         led.log.close()
 
@@ -242,6 +251,23 @@ async def test_a_broker_looks_and_reports_at_once_where_another_one_reports(tmp_
         await has.report(2, StoreTrouble.DENIED)
         await has.after(0)
         assert has.reported() == "away"
+
+
+async def test_a_word_in_sql_that_does_not_hold_is_taken_back(tmp_path: Path) -> None:
+    """A start while the store was away, or a COMMIT without an answer, left it."""
+    async with replicas(tmp_path) as has:
+        await has.report(1, StoreTrouble.AWAY)
+        assert has.reported() == "away"
+        await has.after(0)
+        assert has.reported() is None
+
+
+async def test_why_an_upload_failed_stays_known_after_a_look(tmp_path: Path) -> None:
+    async with replicas(tmp_path) as has:
+        has.made.context.store.trouble = StoreTrouble.DENIED
+        await has.after(0)
+        assert has.made.context.store.trouble is StoreTrouble.DENIED
+        assert has.reported() is None, "the store answers who looks"
 
 
 async def test_a_look_that_gets_no_answer_is_not_made_twice(tmp_path: Path) -> None:
@@ -259,8 +285,10 @@ async def test_a_look_that_gets_no_answer_is_not_made_twice(tmp_path: Path) -> N
         await has.report(2, StoreTrouble.AWAY)
         with patch.object(store_reach, "LOOK_MS", 1.0):
             await has.after(0)
+            assert await asyncio.to_thread(begun.wait, 60)
             await has.after(10_000)
-        assert begun.wait(60)
         assert has.reported() == "away"
-        assert len(looks) == 1
         may_end.set()
+        while has.made.context.uploads.pending:
+            await asyncio.sleep(0.01)
+        assert len(looks) == 1
