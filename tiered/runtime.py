@@ -198,6 +198,10 @@ async def every(
         await pause()
 
 
+CANCEL_AGAIN_S = 15.0
+"""Longer than what a task may still have to do, as a call of SQL."""
+
+
 class Worker:
     """The tasks of one part, from `start` to `stop`."""
 
@@ -214,10 +218,13 @@ class Worker:
             task.cancel()
 
     async def stop(self) -> None:
-        """Returns when the tasks have ended, however they did."""
-        self.cancel()
-        tasks, self._tasks = self._tasks, []
-        await asyncio.gather(*tasks, return_exceptions=True)
+        """Returns when the tasks have ended, however they did. One whose last deed failed may have lost sight of its
+        cancellation: it is cancelled again."""
+        tasks, self._tasks = set(self._tasks), []
+        while tasks:
+            for task in tasks:
+                task.cancel()
+            _, tasks = await asyncio.wait(tasks, timeout=CANCEL_AGAIN_S)
 
 
 class QuietFailures:

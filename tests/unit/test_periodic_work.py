@@ -96,3 +96,21 @@ def test_work_of_every_interval_wakes_the_process_together_and_never_later_than_
         assert interval_ms / 2 <= min(pauses_ms) <= max(pauses_ms) <= interval_ms
     assert {round(each, 6) * 10 % 1 for ms in (200, 250, 400, 1000) for each in woken[ms][1:]} == {0.0}
     assert min(each * 10 % 1 for each in woken[30][1:]) > 0, "what comes more often than a beat does not wait for one"
+
+
+async def test_a_tick_that_fails_as_it_is_cancelled_ends_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime, "CANCEL_AGAIN_S", 0.01)
+    begun = asyncio.Event()
+
+    async def tick() -> None:
+        begun.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            raise OSError("the last deed failed")
+
+    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+        worker = Worker()
+        worker.start(group, every(60_000, tick, name="a tick"))
+        await begun.wait()
+        await worker.stop()

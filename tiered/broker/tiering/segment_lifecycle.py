@@ -346,12 +346,17 @@ class SegmentLifecycle:
             )
         )
         orphans = [(row.object_id, row.object_key) for row in planned if row.object_id not in left_out]
+        failed: Exception | None = None
         try:
             if orphans:
                 self._context.counters.orphans_swept += await self._remove_orphans(orphans[:SWEEP_BATCH])
                 log.info("swept %d unfinished uploads", len(orphans[:SWEEP_BATCH]))
-        finally:
-            await self._purge(now_ms)
+        except (TieredError, OSError) as error:
+            # No `finally`: where the rest failed too, nobody would see that a stop has cancelled this.
+            failed = error
+        await self._purge(now_ms)
+        if failed is not None:
+            raise failed
 
     async def sweep_of_the_dead(self) -> None:
         """Removes what failed uploads left of brokers that are not in service: they may never come back."""
