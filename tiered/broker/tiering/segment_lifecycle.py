@@ -441,7 +441,9 @@ class SegmentLifecycle:
                 await self._context.uploads.run(self._context.store.delete, row.key_to_delete)
             except (StoreUnavailable, CorruptMetadata) as error:
                 in_a_row += 1
-                is_of_object = isinstance(error, CorruptMetadata) or error.may_be_of_one_object
+                is_of_object = isinstance(error, CorruptMetadata) or (
+                    error.may_be_of_one_object and await self._is_let_in()
+                )
                 if is_of_object:
                     self._refusals.failed(error)
                     self._refused[row.object_id] = self._context.clock.monotonic_ms() + REFUSED_MS
@@ -457,6 +459,14 @@ class SegmentLifecycle:
         yield gone
         if failure is not None:
             raise failure
+
+    async def _is_let_in(self) -> bool:
+        """Whether the store answers who wants nothing but to read: else a refusal says nothing about one object."""
+        try:
+            await self._context.uploads.run(self._context.store.look, object_key.cluster_checkpoint_key())
+        except StoreUnavailable:
+            return False
+        return True
 
     async def forget_deleted_topics(self) -> None:
         """Ends deleted topics of which no object is left: their checkpoints first, then their last rows.

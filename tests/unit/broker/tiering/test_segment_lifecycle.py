@@ -12,7 +12,7 @@ from tests.unit.broker.tiering.tiers import SEGMENTS, TOPIC_ID, Tiers, tiers
 from tiered.broker.tiering import segment_lifecycle
 from tiered.cold.bucket import checkpoints
 from tiered.cold.local import LocalStore
-from tiered.cold.object_store import ObjectStore, parse_store_url
+from tiered.cold.object_store import ObjectInfo, ObjectStore, parse_store_url
 from tiered.errors import LostRace, StoreRefused, StoreUnavailable, TieredError
 from tiered.formats.checkpoint import PageRef, PartitionCheckpoint
 from tiered.formats.object_key import SEGMENTS_PREFIX, parse_segment_key, partition_checkpoint_key
@@ -143,6 +143,12 @@ class Locked(LocalStore):
         super().__init__(parse_store_url(url).directory)  # type: ignore[union-attr]
         self.refuses: Callable[[str], TieredError | None] = lambda _key: None
         self.tried: list[str] = []
+        self.lets_in = True
+
+    def head(self, key: str) -> ObjectInfo | None:
+        if not self.lets_in:
+            raise StoreRefused("no permission")
+        return super().head(key)
 
     def delete(self, key: str) -> None:
         self.tried.append(key)
@@ -190,6 +196,19 @@ async def test_an_object_that_may_not_be_deleted_holds_up_no_other_and_is_tried_
         await made.lifecycle.sweep()
         assert len(await objects(made)) == 1
         assert made.context.counters.objects_refused == 0
+
+
+async def test_a_store_that_refuses_everything_for_a_while_says_nothing_about_an_object(tmp_path: Path) -> None:
+    async with with_retired(tmp_path) as (made, store, due):
+        store.lets_in, store.refuses = False, lambda _key: StoreRefused("no permission")
+        with pytest.raises(StoreRefused):
+            await made.lifecycle.sweep()
+        assert store.tried == due[:1]
+        assert made.context.counters.objects_refused == 0
+        store.lets_in, store.refuses = True, lambda _key: None
+        made.clock.waited_ms += 60_001
+        await made.lifecycle.sweep()
+        assert len(await objects(made)) == 1, "not only after an hour"
 
 
 async def test_what_is_gone_when_the_store_goes_away_is_not_deleted_again(tmp_path: Path) -> None:
