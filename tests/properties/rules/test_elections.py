@@ -38,7 +38,10 @@ def effects(before: ReplicaSet, standings: Standings, min_isr: int) -> dict[str,
         "failure": elections.after_failure(before, standings, min_isr=min_isr),
         "preferred": elections.preferred(before, standings),
         "unclean": elections.unclean(before, standings),
-        **{f"{each} without the store": elections.passed_on(before, standings, broker_id=each) for each in standings},
+        **{
+            f"{broker_id} without the store": elections.passed_on(before, standings, broker_id=broker_id)
+            for broker_id in standings
+        },
         **{
             f"registration of {each}, {'clean' if is_clean else 'unclean'}": elections.registered(
                 before, standings, broker_id=each, previous_epoch=9, is_clean=is_clean

@@ -77,7 +77,9 @@ class FailedReplicas:
             if count:
                 log.warning("the disk is full: %d replicas are left to other brokers until there is space", count)
         if self._reach.is_others_turn() and self._image.change_number != self._kept_at:
-            led = [held.topic_partition for held in self._topics.partitions() if held.leadership is not None]
+            led = [
+                partition.topic_partition for partition in self._topics.partitions() if partition.leadership is not None
+            ]
             change_number = self._image.change_number
             count = await self._give_up(led, self._passed_on)
             if not count:

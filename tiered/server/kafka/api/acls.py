@@ -76,7 +76,7 @@ async def create(
             await acls.create(rules)
         except TieredError as error:
             refused = error.without_frames()
-            errors = [each or refused async for each in in_turns(errors)]
+            errors = [error or refused async for error in in_turns(errors)]
     return reply.CreateAclsResponse(
         throttle_time=0,
         results=[
@@ -107,7 +107,7 @@ async def delete(
             found = await context.broker.acls.delete(filters)
         except TieredError as error:
             refused = error.without_frames()
-            errors = [each or refused async for each in in_turns(errors)]
+            errors = [error or refused async for error in in_turns(errors)]
     gone = iter(found)
     return reply.DeleteAclsResponse(
         throttle_time=0,
