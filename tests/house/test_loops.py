@@ -35,6 +35,7 @@ WHOLE = {
     "tiered/broker/tiering/checkpoints.py:CheckpointWriter.write_stale": "writing returns its error",
     "tiered/broker/tiering/compaction.py:CompactionRounds.round": "a pass notes its own errors, and its log rests",
     "tiered/broker/tiering/segment_lifecycle.py:SegmentLifecycle._commit": "tries of one commit",
+    "tiered/broker/tiering/segment_lifecycle.py:SegmentLifecycle._deleting": "a look after a refusal raises nothing",
     "tiered/broker/tiering/segment_lifecycle.py:SegmentLifecycle._purge_all": "a batch raises where the store is away",
     "tiered/broker/tiering/tier_reader.py:TierReader._first_in_store": "one question, answered in the order of offsets",
     "tiered/broker/tiering/tier_reader.py:TierReader._greatest_in_store": "one question about one partition",

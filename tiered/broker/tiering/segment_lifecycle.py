@@ -464,7 +464,7 @@ class SegmentLifecycle:
         """Whether the store answers who wants nothing but to read: else a refusal says nothing about one object."""
         try:
             await self._context.uploads.run(self._context.store.look, object_key.cluster_checkpoint_key())
-        except StoreUnavailable:
+        except TieredError:
             return False
         return True
 
