@@ -22,7 +22,7 @@ class Circle:
 
 @pytest.fixture
 def counters() -> Iterator[CountersState]:
-    """Of a process that has begun to serve."""
+    """The counters of a process that has begun to serve."""
     made, thresholds = CountersState(), gc.get_threshold()
     gc.disable()
     try:

@@ -44,7 +44,7 @@ class StoreReach:
         self._feed = feed
         self._image = image
         self._trouble: StoreTrouble | None = None
-        """Of the last look; None where it was answered."""
+        """Why the last look failed; None where the store answered it."""
         self._failing_since_ms = 0.0
         self._alone_since_ms: float | None = None
         """Since when this broker's word is that it does not reach the store, and another one's that it does."""
@@ -83,12 +83,12 @@ class StoreReach:
             self._alone_since_ms = self._context.clock.monotonic_ms()
 
     def _own_word(self) -> str | None:
-        """As SQL has it."""
+        """What SQL says of this broker: why it does not reach the store, or None."""
         row = self._image.brokers.get(self._context.broker_id)
         return None if row is None else row.store_trouble
 
     def _others_words(self) -> Iterator[str | None]:
-        """Of the other brokers in service."""
+        """What the other brokers in service say: why they do not reach the store, or None."""
         own_id = self._context.broker_id
         return (row.store_trouble for row in self._image.brokers.values() if row.broker_id != own_id and not row.fenced)
 

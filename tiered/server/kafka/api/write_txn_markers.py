@@ -34,13 +34,16 @@ async def handle(context: Context, request: "Request", reply: "Reply") -> "Respo
         refused = error_code(error)
         return await _response(reply, request, lambda _number, _key: refused)
     newest_tenure = context.broker.image.newest_tenure
-    found = [await _partitions(context, marker, newest_tenure) async for marker in in_turns(request.markers)]
+    partitions_of = [await _partitions(context, marker, newest_tenure) async for marker in in_turns(request.markers)]
     outcomes = await context.broker.marker_writer.write(
-        [_marker(marker, named) async for marker, (named, _) in in_turns(zip(request.markers, found, strict=True))]
+        [
+            _marker(marker, named)
+            async for marker, (named, _) in in_turns(zip(request.markers, partitions_of, strict=True))
+        ]
     )
 
     def code(number: int, key: tuple[str, int]) -> int:
-        named, unknown = found[number]
+        named, unknown = partitions_of[number]
         if key in unknown:
             return unknown[key]
         failed = outcomes[number][named[key]]
