@@ -129,7 +129,11 @@ class StoreReach:
                 conn, broker_id=broker_id, broker_epoch=broker_epoch, trouble=trouble
             )
         )
-        if before is None:
-            log.warning("this broker does not reach the object store")
+        if trouble is not None and before is None:
+            log.warning(
+                "this broker does not reach the object store (%s): if others do, look at its network, credentials and "
+                "clock",
+                trouble.value,
+            )
         elif trouble is None:
             log.warning("this broker reaches the object store again: it may lead again")
