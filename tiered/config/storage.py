@@ -66,6 +66,12 @@ class TieringSettings:
     tiered_cold_read_concurrency: int = setting(
         ConfigType.INT, 8, "Cold reads under way at once.", minimum=1, maximum=256, read_only=True,
     )
+    tiered_disk_only_closes_per_hour: int = setting(
+        ConfigType.INT, 3600,
+        "So many segments an hour one broker closes at the most for tiered.disk.only.max.ms: each costs requests. "
+        "Where more are due, records wait longer.",
+        minimum=1, maximum=3_600_000,
+    )
     tiered_group_checkpoint_interval_ms: int = setting(
         ConfigType.LONG, 60_000, "The bucket's copy of groups' offsets follows commits within this long.",
         minimum=10, read_only=True,

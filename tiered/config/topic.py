@@ -206,6 +206,12 @@ class TopicConfig:
         ConfigType.INT, 1 << 20, "The size of the pieces in which an uploaded segment is read, cut between batches.",
         minimum=4096, maximum=64 << 20, synonyms=["tiered.chunk.bytes"], is_kafkas=False,
     )
+    tiered_disk_only_max_ms: int = setting(
+        ConfigType.LONG, _HOUR_MS,
+        "A record is on brokers' disks alone for this long at the most: then its segment is closed and uploaded, "
+        "however small it is; -1 is no limit.",
+        minimum=UNLIMITED, synonyms=["tiered.disk.only.max.ms"], is_kafkas=False,
+    )
     tiered_purge_grace_ms: int = setting(
         ConfigType.LONG, _HOUR_MS, "How long an object outlives its retention, for readers that planned with it.",
         minimum=0, synonyms=["tiered.purge.grace.ms"], is_kafkas=False,

@@ -89,6 +89,12 @@ class Log:
         """Where the active segment begins: everything below is closed."""
         return self._segments[-1].base_offset
 
+    @property
+    def active_since_ms(self) -> int | None:
+        """When the first batch of the active segment was appended here; None while it is empty."""
+        active = self._segments[-1]
+        return active.first_append_ms if active.size_bytes else None
+
     def segment_base_offset(self, offset: int) -> int:
         """Where the segment begins that holds `offset`; the first one's or the last one's base outside the log."""
         return self._segment_at(offset).base_offset

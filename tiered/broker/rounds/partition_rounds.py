@@ -6,6 +6,7 @@ else is looked at. Rules and partitions decide what is due. Must never skip a pa
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable
 from functools import partial
 from operator import attrgetter
@@ -17,12 +18,16 @@ from tiered.broker.partitions.partition import Partition
 from tiered.broker.partitions.topics import Topics
 from tiered.broker.people.sql_reports import SqlReports
 from tiered.broker.tiering.upload_pipeline import UploadPipeline
+from tiered.config.topic import UNLIMITED
 from tiered.errors import LogDirFailed, TieredError
+from tiered.rules.pacing.early_closes import EarlyClosesState
 from tiered.rules.partition.producer_state import most_each
 from tiered.rules.partition.rolling import NEVER_MS
 
 log = logging.getLogger(__name__)
 
+MAX_WAITING_FOR_UPLOAD = 10
+"""While so many closed segments wait, to close another would bring nothing into the store any sooner."""
 QUIET_DISK_MS = 1_000
 """The disk is looked at so often while nothing happens to any partition: only others can fill it then."""
 
@@ -48,6 +53,8 @@ class PartitionRounds:
         self._upload_pipeline = upload_pipeline
         self._disk_looked_at_ms = float("-inf")
         self._looking = OneByOne("looking at partitions", counters=context.counters)
+        self._early = EarlyClosesState()
+        """Partitions whose active segment has been on disks alone for too long."""
         self._may_have_producers = True
         """Something was looked at since the producers were counted."""
 
@@ -73,6 +80,8 @@ class PartitionRounds:
 
     async def _look_at(self, partition: Partition, *, now_ms: int) -> None:
         self._roll(partition, now_ms)
+        if self._early_ms(partition, now_ms) <= now_ms:
+            self._close_early(partition, now_ms)
         if partition.leadership is not None:
             self._upload_pipeline.look(partition, now_ms)
         if partition.log.failed is not None:
@@ -85,6 +94,7 @@ class PartitionRounds:
         """When there will be something to do, if nothing happens to the partition until then."""
         log_, leads = partition.log, partition.leadership is not None
         if partition.closed:
+            self._early.give_back(partition)
             return NEVER_MS
         if not self._topics.hosts(partition):
             return AT_ONCE  # It is about to be here.
@@ -94,7 +104,8 @@ class PartitionRounds:
             return AT_ONCE
         if leads and partition.config.uploads and partition.cold_end_offset < log_.active_base_offset:
             return AT_ONCE
-        return log_.due_ms(may_roll=leads)
+        now_ms = self._context.clock.now_ms()
+        return min(log_.due_ms(may_roll=leads), self._early_ms(partition, now_ms))
 
     async def _flush_held_back(self, partition: Partition) -> None:
         """`flush.messages` holds records back that no producer waits for: acks=0, or a producer that went away."""
@@ -114,9 +125,40 @@ class PartitionRounds:
         try:
             partition.roll_if_due(now_ms)
         except LogDirFailed as error:
-            self._context.counters.disk_errors += 1
-            log.warning("%s: cannot begin a new segment: %s", partition.name, error)
-            partition.changed()  # It may be too large rather than too old: no time tells when to try again.
+            self._not_begun(partition, error)
+
+    def _not_begun(self, partition: Partition, error: LogDirFailed) -> None:
+        self._context.counters.disk_errors += 1
+        log.warning("%s: cannot begin a new segment: %s", partition.name, error)
+        partition.changed()  # It may be too large rather than too old: no time tells when to try again.
+
+    def _early_ms(self, partition: Partition, now_ms: int) -> int:
+        """When its active segment is closed for `tiered.disk.only.max.ms`, by the clock on the wall; NEVER_MS where it
+        need not be. Once that is now, or past, it has a place among those of other partitions."""
+        config, since_ms = partition.config, partition.log.active_since_ms
+        limit_ms = config.tiered_disk_only_max_ms
+        is_wanted = partition.leadership is not None and config.uploads and limit_ms != UNLIMITED
+        if not is_wanted or since_ms is None or partition.log.failed is not None:
+            self._early.give_back(partition)
+            return NEVER_MS
+        if now_ms < since_ms + limit_ms:
+            self._early.give_back(partition)
+            return since_ms + limit_ms
+        monotonic_ms = self._context.clock.monotonic_ms()
+        per_hour = self._context.settings.tiering.tiered_disk_only_closes_per_hour
+        place_ms = self._early.place_ms(partition, monotonic_ms, per_hour=per_hour)
+        return now_ms + math.ceil(max(0.0, place_ms - monotonic_ms))
+
+    def _close_early(self, partition: Partition, now_ms: int) -> None:
+        waiting = sum(each.end_offset > partition.cold_end_offset for each in partition.log.segments[:-1])
+        if waiting >= MAX_WAITING_FOR_UPLOAD:
+            return  # It keeps its place, and has another look in each round while uploads wait.
+        try:
+            partition.changed()
+            partition.log.roll(now_ms)
+            self._early.give_back(partition)
+        except LogDirFailed as error:
+            self._not_begun(partition, error)
 
     async def expire_producers(self) -> None:
         """Forgets producers that have written nothing for long."""

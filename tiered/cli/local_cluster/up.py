@@ -86,7 +86,7 @@ def planned_brokers(arguments: argparse.Namespace, data: Path, meta: str) -> lis
         ]
         if arguments.insecure:
             options.append("--insecure")
-        pairs = [f"default.replication.factor={min(3, arguments.brokers)}"]
+        pairs = [f"default.replication.factor={min(3, arguments.brokers)}", "tiered.disk.only.max.ms=600000"]
         if arguments.brokers >= 3:  # One of them may be away then, and an acknowledged record is on two.
             pairs.append("min.insync.replicas=2")
         pairs += arguments.set or []

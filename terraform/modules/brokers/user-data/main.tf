@@ -10,6 +10,7 @@ locals {
     "listener.name.internal.ssl.client.auth" = "required"
     "http.ssl.client.auth"                   = "required"
     "tiered.audit.log"                       = "${var.root}/var/log/tiered/audit/audit.log"
+    "tiered.disk.only.max.ms"                = "600000"
   }, var.settings)
 
   # A JSON string is a TOML string.

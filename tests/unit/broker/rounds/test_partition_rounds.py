@@ -15,11 +15,12 @@ from tests.unit.broker.tiering.tiers import DAY_MS, SEGMENTS, Tiers, tiers
 from tests.unit.broker.tiering.unsteady_store import UnsteadyStore
 from tiered.broker.partitions.partition import NOBODY, Partition
 from tiered.broker.people.sql_reports import SqlReports
-from tiered.broker.rounds.partition_rounds import QUIET_DISK_MS, PartitionRounds
+from tiered.broker.rounds.partition_rounds import MAX_WAITING_FOR_UPLOAD, QUIET_DISK_MS, PartitionRounds
 from tiered.broker.tiering.upload_pipeline import UploadPipeline
 from tiered.config import TopicConfig
 from tiered.errors import StoreUnavailable
 from tiered.ids import InSyncReplica
+from tiered.rules.pacing import early_closes
 
 WAIT_S = 30.0
 HOUR_MS = 3_600_000
@@ -62,7 +63,9 @@ class Rounds:
 
 
 @asynccontextmanager
-async def rounds(folder: Path, configs: dict[str, str] | None = None) -> AsyncIterator[Rounds]:
+async def rounds(
+    folder: Path, configs: dict[str, str] | None = None, *, closes_per_hour: int = 3600
+) -> AsyncIterator[Rounds]:
     """Over three partitions that this broker leads; it remembers four producers, for a second."""
     stores: list[UnsteadyStore] = []
 
@@ -79,6 +82,7 @@ async def rounds(folder: Path, configs: dict[str, str] | None = None) -> AsyncIt
             tiered_max_producers="4",
             producer_id_expiration_ms="1000",
             tiered_retention_max_clock_jump_ms="-1",
+            tiered_disk_only_closes_per_hour=str(closes_per_hour),
         ) as made,
         asyncio.TaskGroup() as group,
     ):
@@ -175,7 +179,7 @@ async def test_producers_that_are_silent_are_forgotten_and_all_partitions_share_
 
 
 async def test_a_partition_that_nothing_happens_to_is_looked_at_no_more(tmp_path: Path) -> None:
-    async with rounds(tmp_path) as has:
+    async with rounds(tmp_path, {"tiered.disk.only.max.ms": "-1"}) as has:
         assert has.taken() == list(has.made.partitions)
         await has.rest()
         has.made.clock.set_by_ms += HOUR_MS
@@ -214,8 +218,76 @@ async def test_a_segment_is_closed_and_uploaded_when_its_time_has_come(tmp_path:
         await has.rest()
 
 
+async def test_a_record_is_on_disks_alone_for_an_hour_at_the_most_whatever_segment_ms_says(tmp_path: Path) -> None:
+    async with rounds(tmp_path, {"segment.bytes": "100000"}) as has:
+        await has.rest()
+        assert [each.config.segment_ms for each in has.made.partitions] == [7 * DAY_MS] * 3
+        has.made.clock.set_by_ms += HOUR_MS - 60_000
+        assert has.taken() == []
+        has.made.clock.set_by_ms += 60_000
+        await has.rest()
+        assert [each.cold_end_offset for each in has.made.partitions] == [SEGMENTS + 1] * 3
+        has.made.clock.set_by_ms += 7 * DAY_MS
+        assert has.taken() == []  # Nothing was written since.
+
+
+@pytest.mark.parametrize("configs", [{"tiered.disk.only.max.ms": "-1"}, {"remote.log.copy.disable": "true"}])
+async def test_no_segment_is_closed_early_without_a_bound_or_without_uploads(
+    tmp_path: Path, configs: dict[str, str]
+) -> None:
+    async with rounds(tmp_path, {"segment.bytes": "100000"} | configs) as has:
+        await has.rest()
+        has.made.clock.set_by_ms += 6 * DAY_MS
+        assert has.taken() == []
+
+
+async def test_a_follower_closes_no_segment_early(tmp_path: Path) -> None:
+    async with rounds(tmp_path, {"segment.bytes": "100000"}) as has:
+        for each in has.made.partitions:
+            has.tell(each, leader=NOBODY, partition_epoch=1)
+        await has.rest()
+        has.made.clock.set_by_ms += 2 * HOUR_MS
+        await has.look()
+        assert {each.log.active_base_offset for each in has.made.partitions} == {0}
+
+
+async def test_partitions_close_early_one_after_the_other_where_more_are_due_than_an_hour_may_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(early_closes, "AT_ONCE", 1)
+    async with rounds(tmp_path, {"segment.bytes": "100000"}, closes_per_hour=60) as has:
+        await has.rest()
+        ends = []
+        has.made.clock.set_by_ms += HOUR_MS
+        for _ in range(4):
+            await has.rest()
+            ends.append(sorted(each.cold_end_offset for each in has.made.partitions))
+            assert has.taken() == []
+            has.made.clock.set_by_ms += 60_000
+            has.made.clock.waited_ms += 60_000
+        one = SEGMENTS + 1
+        assert ends == [[0, 0, one], [0, one, one], [one] * 3, [one] * 3]
+
+
+async def test_no_more_segments_are_closed_early_while_many_wait_for_their_upload(tmp_path: Path) -> None:
+    async with rounds(tmp_path, {"segment.bytes": "100000"}) as has:
+        has.store.fails = lambda _key: StoreUnavailable("it is away")
+        partition = has.made.partition
+        for number in range(MAX_WAITING_FOR_UPLOAD + 5):
+            append(partition, number + 1, has.made.clock.now_ms())
+            has.made.clock.set_by_ms += HOUR_MS
+            await has.look()
+        assert len(partition.log.segments) == MAX_WAITING_FOR_UPLOAD + 1
+        has.store.fails = lambda _key: None
+        has.made.clock.waited_ms += HOUR_MS
+        await has.rest()
+        assert partition.cold_end_offset == partition.log.log_end_offset
+
+
 async def test_a_record_is_flushed_when_its_time_has_come(tmp_path: Path) -> None:
-    async with rounds(tmp_path, {"flush.ms": str(HOUR_MS), "segment.bytes": "100000"}) as has:
+    async with rounds(
+        tmp_path, {"flush.ms": str(HOUR_MS), "segment.bytes": "100000", "tiered.disk.only.max.ms": "-1"}
+    ) as has:
         await has.rest()
         partition = has.made.partition
         assert partition.log.flushed_offset < partition.log.log_end_offset
