@@ -140,6 +140,9 @@ class CountersState:
     uploads_committed: int = metric("tiered_uploads_total", "Segments committed to the object store.")
     uploads_failed: int = metric("tiered_upload_failures_total", "Uploads that failed and are tried again.")
     uploaded_bytes: int = metric("tiered_uploaded_bytes_total", "Bytes of committed segment objects.")
+    segments_joined: int = metric(
+        "tiered_segments_joined_total", "Small objects that were put together to larger ones."
+    )
     orphans_swept: int = metric("tiered_orphans_swept_total", "Unfinished uploads that were removed.")
     reconcile_objects: int = metric(
         "tiered_reconcile_objects_total", "Committed objects that were looked for in the store."

@@ -1,6 +1,8 @@
-"""Swaps of committed objects for compacted ones, on SQLite and on PostgreSQL: whatever else happens meanwhile."""
+"""Swaps of committed objects for compacted or joined ones, on SQLite and on PostgreSQL: whatever else happens
+meanwhile."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from uuid import UUID, uuid4
 
@@ -27,7 +29,7 @@ def topic_id(database: Database) -> UUID:
 
 
 def planned(database: Database, rows: Sequence[SegmentRow]) -> tuple[SegmentRow, ...]:
-    wanted = [NewObject(before=row, object_id=(new := uuid4()), object_key=f"segments/{new}") for row in rows]
+    wanted = [NewObject(before=(row,), object_id=(new := uuid4()), object_key=f"segments/{new}") for row in rows]
     return database.run_sync(lambda conn: replacements.plan(conn, wanted, timeout_ms=HOUR_MS))
 
 
@@ -35,7 +37,7 @@ def written(before: Sequence[SegmentRow], after: Sequence[SegmentRow], root: str
     return [
         WrittenObject(
             object_id=new.object_id,
-            before=old.object_id,
+            before=(old.object_id,),
             size_bytes=400,
             log_bytes=300,
             min_timestamp_ms=1,
@@ -113,7 +115,7 @@ def test_of_two_compactions_of_the_same_rows_the_second_fails_as_a_whole(databas
     rows = [add(database, topic_id, base, base + 10) for base in (0, 10)]
     mine, theirs = planned(database, rows[1:]), planned(database, rows)
     swap(database, topic_id, written(rows[1:], mine))
-    with pytest.raises(LostRace, match="another compaction was faster"):
+    with pytest.raises(LostRace, match="another replacement was faster"):
         swap(database, topic_id, written(rows, theirs))
     assert ids(database, topic_id) == [rows[0].object_id, mine[0].object_id]
     assert [load(database, each.object_id).state for each in theirs] == [SegmentState.PLANNED] * 2
@@ -186,10 +188,70 @@ def test_a_snapshot_refuses_a_swap_and_a_pin_keeps_the_old_object(
 
 def test_planning_again_answers_with_the_rows_that_are_there(database: Database, topic_id: UUID) -> None:
     first = add(database, topic_id, 0, 10)
-    wanted = [NewObject(before=first, object_id=uuid4(), object_key="segments/once")]
+    wanted = [NewObject(before=(first,), object_id=uuid4(), object_key="segments/once")]
     rows = [database.run_sync(lambda conn: replacements.plan(conn, wanted, timeout_ms=HOUR_MS)) for _ in range(2)]
     assert rows[0] == rows[1]
     assert (rows[0][0].owner, rows[0][0].deadline_ms - rows[0][0].planned_at_ms) == (-1, HOUR_MS)
+
+
+# One object for several
+
+
+def joined(
+    database: Database, topic_id: UUID, rows: Sequence[SegmentRow], root: str = "c"
+) -> tuple[SegmentRow, list[WrittenObject]]:
+    """The planned row of the object to which they are joined, and what is written of it."""
+    new = NewObject(before=tuple(rows), object_id=uuid4(), object_key=f"segments/{rows[0].object_id}-joined")
+    (row,) = database.run_sync(lambda conn: replacements.plan(conn, [new], timeout_ms=HOUR_MS))
+    (one,) = written(rows[:1], [row], root)
+    return row, [replace(one, before=tuple(each.object_id for each in rows))]
+
+
+def test_a_joined_object_takes_the_places_of_its_neighbours_in_the_log_and_in_the_chain(
+    database: Database, topic_id: UUID
+) -> None:
+    rows = [add(database, topic_id, base, base + 10) for base in (0, 10, 20, 30)]
+    planned_row, objects = joined(database, topic_id, rows[:3])
+    assert (planned_row.base_offset, planned_row.end_offset, planned_row.owner) == (0, 30, -1)
+    (row,) = swap(database, topic_id, objects)
+    assert committed(database, topic_id) == [(0, 30), (30, 40)]
+    assert bounds(database, topic_id) == (0, 40)
+    assert [load(database, each.object_id).state for each in rows[:3]] == [SegmentState.RETIRED] * 3
+    assert row.previous_root_sha256 == rows[0].previous_root_sha256
+    assert (row.uploaded_root_sha256, row.joined_count) == (rows[2].root_sha256, 3)
+    assert swap(database, topic_id, objects) == (row,)
+    # Joined once more it counts all uploads; the chain goes on behind the last of them.
+    _, more = joined(database, topic_id, [row, rows[3]], "d")
+    (last,) = swap(database, topic_id, more)
+    assert (last.joined_count, last.uploaded_root_sha256) == (4, rows[3].root_sha256)
+
+
+def test_a_compacted_object_counts_no_uploads_also_where_it_replaces_a_joined_one(
+    database: Database, topic_id: UUID
+) -> None:
+    rows = [add(database, topic_id, base, base + 10) for base in (0, 10)]
+    (row,) = swap(database, topic_id, joined(database, topic_id, rows)[1])
+    (compacted,) = swap(database, topic_id, written([row], planned(database, [row]), "d"))
+    assert (row.joined_count, compacted.joined_count) == (2, None)
+    assert compacted.uploaded_root_sha256 == rows[1].root_sha256
+
+
+def test_nothing_is_joined_where_one_of_the_neighbours_went_meanwhile(database: Database, topic_id: UUID) -> None:
+    rows = [add(database, topic_id, base, base + 10) for base in (0, 10, 20)]
+    _, objects = joined(database, topic_id, rows)
+    retire(database, topic_id, 10)
+    with pytest.raises(LostRace, match="retention"):
+        swap(database, topic_id, objects)
+    assert ids(database, topic_id) == [each.object_id for each in rows[1:]]
+
+
+def test_a_snapshot_refuses_the_plan_of_what_it_holds(database: Database, topic_id: UUID) -> None:
+    rows = [add(database, topic_id, base, base + 10) for base in (0, 10)]
+    wanted = [WantedRange(partition=0, start_offset=12, end_offset=15)]
+    take = partial(pins.take, pin_id=uuid4(), name="kept", topic_id=topic_id, owner="somebody", ttl_ms=None)
+    database.run_sync(lambda conn: take(conn, ranges=wanted, max_pins=1))
+    with pytest.raises(Pinned, match="snapshot kept"):
+        joined(database, topic_id, rows)
 
 
 DYING_SWAP = """
@@ -199,7 +261,7 @@ from tiered.meta import replacements
 from tiered.meta.engine import Database
 from tiered.meta.replacements import WrittenObject
 url, topic_id, old, new = sys.argv[1:]
-object = WrittenObject(object_id=UUID(new), before=UUID(old), size_bytes=4, log_bytes=3, min_timestamp_ms=1,
+object = WrittenObject(object_id=UUID(new), before=(UUID(old),), size_bytes=4, log_bytes=3, min_timestamp_ms=1,
     max_timestamp_ms=2, max_timestamp_is_proven=True, record_count=3, root_sha256="c" * 64)
 Database.open(url).run_sync(
     lambda conn: replacements.swap(conn, UUID(topic_id), 0, [object], purge_grace_ms=0))

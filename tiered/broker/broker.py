@@ -65,6 +65,7 @@ from tiered.broker.tiering.checkpoints import CheckpointWriter
 from tiered.broker.tiering.clock_watch import ClockWatch
 from tiered.broker.tiering.cold_pacing import ColdPacing
 from tiered.broker.tiering.compaction import CompactionRounds
+from tiered.broker.tiering.joining import Joining
 from tiered.broker.tiering.partition_loader import PartitionLoader
 from tiered.broker.tiering.pins import Pins
 from tiered.broker.tiering.retention import RetentionRounds
@@ -241,7 +242,12 @@ class Broker:
             clock_watch=clock_watch,
             first_lost_offset=findings.first_lost_offset,
         )
-        self.upload_pipeline = UploadPipeline(context=context, topics=topics, lifecycle=lifecycle)
+        self.joining = Joining(
+            context=context, topics=topics, checkpoints=self.checkpoints, feed=feed, lifecycle=lifecycle
+        )
+        self.upload_pipeline = UploadPipeline(
+            context=context, topics=topics, lifecycle=lifecycle, uploaded=self.joining.uploaded
+        )
         self.retention = RetentionRounds(context=context, topics=topics, lifecycle=lifecycle, clock_watch=clock_watch)
         self.compaction = CompactionRounds(context=context, topics=topics, image=image)
         self.reconciler = Reconciler(context=context, topics=topics, image=image, findings=findings)
@@ -360,6 +366,7 @@ class Broker:
             Tick(self.store_owner.interval_ms, self.store_owner.tick, "looking whose the object store is"),
             Tick(logs.log_retention_check_interval_ms, self.retention.round, "retention"),
             Tick(lambda: state.settings.log.log_cleaner_backoff_ms, self.compaction.round, "compaction"),
+            Tick(tiering.tiered_sweep_interval_ms, self.joining.round, "joining small segments"),
             Tick(tiering.tiered_sweep_interval_ms, self._sweeps.own, "sweeping the object store"),
             Tick(tiering.tiered_sweep_interval_ms, self._sweeps.for_all, "sweeping for all brokers"),
             Tick(SETTLE_INTERVAL_MS, self.changes.settle, "settling unknown outcomes"),
@@ -529,6 +536,7 @@ class Broker:
         self.credentials.close()
         self.disk.close()
         self.compaction.close(wait=False)
+        self.joining.close(wait=False)
         self.records.close()
         for partition in self.topics.partitions():
             partition.log.discard()
@@ -540,6 +548,7 @@ class Broker:
         self.store.close()
         for pool in (self._downloads, self.uploads, self.disk, self.records, self.compaction, self.credentials):
             pool.close()
+        self.joining.close()
         self.validation.close()
 
     def was_replaced(self, error: StaleBrokerEpoch) -> None:

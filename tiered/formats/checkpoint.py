@@ -9,8 +9,8 @@ that member (`checkpoint_bytes`). Offsets are numbers, hashes hexadecimal, ids i
 
 Migration: a reader refuses formats that it does not know. Members it does not know are hashed and skipped, so
 what readers can do without is added within `/1`. Such a member is left out where nothing is known, and a checkpoint
-without it is read as one that knows nothing: `high_watermark` of a partition; `uploaded_root_sha256` and
-`max_timestamp_is_proven` of a segment; `replication_factor` of a topic; `settings`, `previous_cluster_ids`, `pins`,
+without it is read as one that knows nothing: `high_watermark` of a partition; `uploaded_root_sha256`, `joined_count`
+and `max_timestamp_is_proven` of a segment; `replication_factor` of a topic; `settings`, `previous_cluster_ids`, `pins`,
 `acls` and `resource_configs` of a cluster.
 """
 
@@ -48,8 +48,9 @@ class CommittedSegment:
     `size_bytes` is the whole object, `log_bytes` the batches in it; hashes are 64 hexadecimal digits.
     Timestamps bound the records' times only where they are proven, see `ChunkRow`; `max_timestamp_is_proven` is None
     where nobody has proven it.
-    `uploaded_root_sha256` is the root of the object that a broker uploaded for these offsets, where compaction has put
-    another in its place; None where it is still that one.
+    `uploaded_root_sha256` is the root of the object that a broker uploaded for these offsets, where another was put in
+    its place; None where it is still that one. An object to which several uploads were joined has the root of the last
+    of them there, and their number in `joined_count`; that of a compacted one is None.
     """
 
     base_offset: int
@@ -68,6 +69,12 @@ class CommittedSegment:
     committed_at_ms: int
     uploaded_root_sha256: str | None = None
     max_timestamp_is_proven: bool | None = None
+    joined_count: int | None = None
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether a pass over the store has removed from it what newer records replace, or has looked for it."""
+        return self.uploaded_root_sha256 is not None and self.joined_count is None
 
     @property
     def chain_root_sha256(self) -> str:
@@ -323,6 +330,7 @@ def _segments_from(fields: Fields) -> tuple[CommittedSegment, ...]:
             if "max_timestamp_is_proven" in each
             else None,
             uploaded_root_sha256=(each.hexadecimal("uploaded_root_sha256") if "uploaded_root_sha256" in each else None),
+            joined_count=each.integer("joined_count", minimum=2) if "joined_count" in each else None,
         )
         for each in fields.objects("segments")
     )

@@ -1,6 +1,7 @@
 """Which sealed pages of a partition's head go on into the next one.
 
-Owns that decision. A page never changes, and the rows in it may: compaction puts other objects in their places. Pure:
+Owns that decision. A page never changes, and the rows in it may: other objects are put in their places, one for each or
+one for many. Pure:
 whoever has the store brings the one page that has to be looked into. Must never take over a page that names another
 object than the metadata store does.
 """
@@ -60,7 +61,9 @@ def _is_right(page: PageRef, checkpoint: PartitionCheckpoint, read_page: ReadPag
     first = bisect_left(segments, page.first_base_offset, key=lambda each: each.base_offset)
     end = bisect_left(segments, page.end_offset, key=lambda each: each.base_offset)
     rows = segments[first:end]
-    if is_known and all(row.uploaded_root_sha256 is None for row in rows):
+    # What was joined to a row that begins before the page would be missing here.
+    begins = bool(rows) and rows[0].base_offset <= max(page.first_base_offset, checkpoint.log_start_offset)
+    if is_known and begins and all(row.uploaded_root_sha256 is None for row in rows):
         return True  # A segment that was replaced once is never again the one that was uploaded.
     if len(rows) == page.count:
         return (

@@ -268,7 +268,7 @@ def refuse_retirement(
 
 
 def refuse_replacement(conn: Connection, topic_id: UUID, number: int, *, start_offset: int, end_offset: int) -> None:
-    """Returns when objects of these offsets may be replaced by compacted ones; the caller holds the number.
+    """Returns when objects of these offsets may be replaced by others; the caller holds the number.
 
     Raises `Pinned` where a snapshot holds any of them. A pin does not: its reader goes on in the objects it found.
     """
@@ -281,7 +281,7 @@ def refuse_replacement(conn: Connection, topic_id: UUID, number: int, *, start_o
     if row is not None:
         what = f"offsets {row.start_offset} to {row.end_offset} of partition {number} of topic {topic_id}"
         raise Pinned(
-            f"{what} cannot be compacted: snapshot {row.name} holds them as they are; `tiered snapshot delete "
+            f"{what} cannot be replaced: snapshot {row.name} holds them as they are; `tiered snapshot delete "
             f"{row.name}` frees them, if nobody needs it"
         )
 

@@ -1,17 +1,20 @@
-"""Swaps: other objects in the places of committed ones, with the same offsets (decision 0016).
+"""Swaps: other objects in the places of committed ones, with the same offsets (decisions 0016 and 0032).
 
 Owns that transition. The rows of the new objects are planned like those of uploads, so an unfinished swap is swept like
 an unfinished upload. A swap retires the old rows and commits the new ones in one transaction, behind the feed's lock.
 Must never move an offset, nor touch an object.
 
-What holds after every call: the committed rows of a partition tile the log exactly as before (T3, T5); each new one
-has its predecessor's epoch, its time of commit and its place in the chain of roots. Nobody's leader epoch fences a
-swap: it changes nothing that a leader owns, and what a leader changes meanwhile (a retirement, a deletion, another
-swap) has taken the old row away, which makes it fail as a whole.
+A new object takes the place of one, whose records were compacted, or of several neighbours, whose bytes were joined.
+
+What holds after every call: the committed rows of a partition tile the log as before (T3, T5); a new one has the epoch
+and the time of commit of the last that it replaces, and the place of all of them in the chain of roots. Nobody's leader
+epoch fences a swap: it changes nothing that a leader owns, and what a leader changes meanwhile (a retirement, a
+deletion, another swap) has taken the old row away, which makes it fail as a whole.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from itertools import pairwise
 from uuid import UUID
 
 from sqlalchemy import Connection, bindparam, insert, update
@@ -33,19 +36,20 @@ NOBODY = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewObject:
-    """The row that will replace the committed row `before`. Its size and its root are not known yet."""
+    """The row that will replace the committed rows `before`, neighbours in the order of offsets: one, or several that
+    are joined. Its size and its root are not known yet."""
 
-    before: SegmentRow
+    before: tuple[SegmentRow, ...]
     object_id: UUID
     object_key: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenObject:
-    """An object that was put and checked (T2), of a planned row, and whose place it takes."""
+    """An object that was put and checked (T2), of a planned row, and in whose places it comes."""
 
     object_id: UUID
-    before: UUID
+    before: tuple[UUID, ...]
     size_bytes: int
     log_bytes: int
     min_timestamp_ms: int
@@ -61,20 +65,23 @@ _WRITTEN = tuple(each.name for each in fields(WrittenObject) if each.name not in
 
 def plan(conn: Connection, wanted: Sequence[NewObject], *, timeout_ms: int) -> tuple[SegmentRow, ...]:
     """The planned rows, which precede the objects, in the order of `wanted`. They say of sizes, times and the root what
-    the rows before them do. Repeating it answers with the rows that are there.
+    the last row before them does. Repeating it answers with the rows that are there.
 
     By the database's clock they are overdue after `timeout_ms`. Raises `LostRace` where a row that is to be replaced is
-    committed no more.
+    committed no more, and `Pinned` as `swap` does.
     """
-    assert len(wanted) <= MAX_ROWS, len(wanted)
+    assert sum(len(each.before) for each in wanted) <= MAX_ROWS, len(wanted)
     number = take_number(conn)
     ids = [each.object_id for each in wanted]
     known = load_some(conn, ids)
     if not known:
         now_ms = database_now_ms(conn)
-        committed = load_some(conn, [each.before.object_id for each in wanted])
-        for each in wanted:
-            _require_committed(committed.get(each.before.object_id), each.before.object_id)
+        before = [row for each in wanted for row in each.before]
+        committed = load_some(conn, [row.object_id for row in before])
+        for row in before:
+            _require_committed(committed.get(row.object_id), row.object_id)
+        for topic_id, number in {(row.topic_id, row.partition) for row in before}:
+            _refuse_pinned(conn, topic_id, number, before)
         plans = [_plan_of(each, now_ms=now_ms, timeout_ms=timeout_ms) for each in wanted]
         rows = [{**asdict(each), "state": SegmentState.PLANNED, "change_number": number} for each in plans]
         if rows:
@@ -94,33 +101,29 @@ def swap(
     Raises `LostRace` when a row is no longer what it was when the swap was planned: retired, replaced or deleted with
     its topic, or abandoned; `Pinned` where a snapshot holds any of the offsets: it is there to be read as it is.
     """
-    assert len(written) <= MAX_ROWS, len(written)
+    old_ids = [object_id for each in written for object_id in each.before]
+    assert len(old_ids) <= MAX_ROWS, len(old_ids)
     change_number = take_number(conn)
     found = load_some(conn, [each.object_id for each in written])
     if len(found) == len(written) and all(row.committed_at_ms is not None for row in found.values()):
         return tuple(found[each.object_id] for each in written)
-    before = load_some(conn, [each.before for each in written])
+    before = load_some(conn, old_ids)
     for each in written:
-        old = _require_committed(before.get(each.before), each.before)
+        replaced = [_require_committed(before.get(object_id), object_id) for object_id in each.before]
         new = found.get(each.object_id)
         if new is None or new.state is not SegmentState.PLANNED or new.abandoned_at_ms is not None:
-            raise LostRace(f"object {each.object_id} was given up: it took too long; compact again")
-        extent = (topic_id, number, old.base_offset, old.end_offset, old.leader_epoch)
-        assert (old.topic_id, old.partition, old.base_offset, old.end_offset, old.leader_epoch) == extent, old
+            raise LostRace(f"object {each.object_id} was given up: it took too long, and is made anew")
+        assert all((old.topic_id, old.partition) == (topic_id, number) for old in replaced), replaced
+        assert all(old.end_offset == following.base_offset for old, following in pairwise(replaced)), replaced
+        extent = (topic_id, number, replaced[0].base_offset, replaced[-1].end_offset, replaced[-1].leader_epoch)
         assert (new.topic_id, new.partition, new.base_offset, new.end_offset, new.leader_epoch) == extent, new
-    pins.refuse_replacement(
-        conn,
-        topic_id,
-        number,
-        start_offset=min(row.base_offset for row in before.values()),
-        end_offset=max(row.end_offset for row in before.values()),
-    )
+    _refuse_pinned(conn, topic_id, number, before.values())
     now_ms = database_now_ms(conn)
     retired, committed = TRANSITIONS[SegmentEvent.RETIRE], TRANSITIONS[SegmentEvent.COMMIT]
     # First the old rows: no two committed ones may begin at the same offset, not for a moment.
     conn.execute(
         update(segment)
-        .where(segment.c.state == retired.before, segment.c.object_id.in_([each.before for each in written]))
+        .where(segment.c.state == retired.before, segment.c.object_id.in_(old_ids))
         .values(
             state=retired.after,
             retired_at_ms=now_ms,
@@ -137,7 +140,7 @@ def swap(
             {
                 "its_id": each.object_id,
                 # Retention goes by it where no record has a time: what replaces a segment is as old as that was.
-                "committed_at_ms": before[each.before].committed_at_ms,
+                "committed_at_ms": max(before[object_id].committed_at_ms or 0 for object_id in each.before),
                 **{name: getattr(each, name) for name in _WRITTEN},
             }
             for each in written
@@ -147,17 +150,31 @@ def swap(
     return tuple(after[each.object_id] for each in written)
 
 
+def _refuse_pinned(conn: Connection, topic_id: UUID, number: int, before: Iterable[SegmentRow]) -> None:
+    rows = [row for row in before if (row.topic_id, row.partition) == (topic_id, number)]
+    pins.refuse_replacement(
+        conn,
+        topic_id,
+        number,
+        start_offset=min(row.base_offset for row in rows),
+        end_offset=max(row.end_offset for row in rows),
+    )
+
+
 def _plan_of(wanted: NewObject, *, now_ms: int, timeout_ms: int) -> SegmentPlan:
-    before = wanted.before
-    same = {each.name: getattr(before, each.name) for each in fields(SegmentPlan)}
+    first, last = wanted.before[0], wanted.before[-1]
+    same = {each.name: getattr(last, each.name) for each in fields(SegmentPlan)}
     return replace(
         SegmentPlan(**same),
         object_id=wanted.object_id,
+        base_offset=first.base_offset,
+        previous_root_sha256=first.previous_root_sha256,
         object_key=wanted.object_key,
         owner=NOBODY,
         planned_at_ms=now_ms,
         deadline_ms=now_ms + timeout_ms,
-        uploaded_root_sha256=before.uploaded_root_sha256 or before.root_sha256,
+        uploaded_root_sha256=last.uploaded_root_sha256 or last.root_sha256,
+        joined_count=sum(row.joined_count or 1 for row in wanted.before) if len(wanted.before) > 1 else None,
     )
 
 
@@ -165,7 +182,7 @@ def _require_committed(row: SegmentRow | None, object_id: UUID) -> SegmentRow:
     if row is None or row.state is not SegmentState.COMMITTED:
         state = "unknown" if row is None else row.state
         raise LostRace(
-            f"object {object_id} is {state} by now: retention, a deletion or another compaction was faster; nothing "
-            "was replaced, compact again"
+            f"object {object_id} is {state} by now: retention, a deletion or another replacement was faster; nothing "
+            "was replaced, and it is tried again"
         )
     return row

@@ -38,7 +38,7 @@ class SegmentPlan:
 
     `object_id` is new for every attempt and part of `object_key`. `size_bytes` is the whole object,
     `log_bytes` the batches in it. Hashes are 64 hexadecimal digits. `deadline_ms` is the time after which
-    the upload counts as overdue. `owner` is the broker that uploads. `uploaded_root_sha256` and
+    the upload counts as overdue. `owner` is the broker that uploads. `uploaded_root_sha256`, `joined_count` and
     `max_timestamp_is_proven`: as `CommittedSegment`.
     """
 
@@ -61,6 +61,7 @@ class SegmentPlan:
     deadline_ms: int
     uploaded_root_sha256: str | None = None
     max_timestamp_is_proven: bool = False
+    joined_count: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -232,8 +232,11 @@ segment = Table(
     Column("purge_after_ms", BigInteger),
     Column("purged_at_ms", BigInteger),
     Column("change_number", BigInteger, nullable=False, index=True),
-    # The root of the object that was uploaded for these offsets, where compaction has put another in its place.
+    # The root of the object that was uploaded for these offsets, where another is in its place: a compacted one, or one
+    # that many were joined to (then of the last of them).
     Column("uploaded_root_sha256", String(64)),
+    # Of how many uploads a joined object is made. Null for all others, compacted ones included.
+    Column("joined_count", Integer),
     # False for objects from before brokers looked at every record (decision 0028).
     Column("max_timestamp_is_proven", Boolean, nullable=False, server_default=false()),
     ForeignKeyConstraint(["topic_id", "partition"], ["partition.topic_id", "partition.partition"]),

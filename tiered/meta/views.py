@@ -284,6 +284,7 @@ REVISIONS: Mapping[str, tuple[View, ...]] = MappingProxyType(
         "0013": (*_EIGHTH, _TRANSACTIONS, _HANGING),
         "0014": (*_EIGHTH, _TRANSACTIONS, _HANGING),
         "0015": (*_EIGHTH, _TRANSACTIONS, _HANGING),
+        "0016": (*_EIGHTH, _TRANSACTIONS, _HANGING),
     }
 )
 """The views as each revision leaves them. 0003 and 0004 add one each, 0008 changes `v_lag`, 0009 adds two."""

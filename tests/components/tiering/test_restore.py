@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, IsolationLevel, KafkaException, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, OffsetSpec
 
 from tiered.cli import main
 from tiered.cold.bucket import checkpoints, group_checkpoints
@@ -29,7 +29,7 @@ from tiered.testing import LocalCluster, cluster
 pytest_plugins = ["tests.meta_databases"]
 pytestmark = pytest.mark.slow
 
-QUICK = {"tiered.group.checkpoint.interval.ms": "50"}
+QUICK = {"tiered.group.checkpoint.interval.ms": "50", "tiered.sweep.interval.ms": "100"}
 WAIT_S = 60.0
 Records = dict[tuple[str, int], list[tuple[Any, ...]]]
 
@@ -128,7 +128,7 @@ def restored(store_url: str, meta_url: str, *more: str) -> int:
     return main(["restore", "--from", store_url, "--meta", meta_url, *more])
 
 
-TOPICS = {"plain": 2, "zstd": 1, "gzip": 3, "cut": 1, "tail": 1}
+TOPICS = {"plain": 2, "zstd": 1, "gzip": 3, "cut": 1, "tail": 1, "joined": 1}
 
 
 class FirstLife:
@@ -149,6 +149,7 @@ class FirstLife:
             produce(c, "cut", 0, 100, partitions=1)
             produce(c, "tail", 0, 50, partitions=1)
             produce(c, "gone", 0, 20, partitions=1)
+            self._join(c)
             admin = AdminClient({"bootstrap.servers": c.bootstrap})
             for topic in (*TOPICS, "gone"):
                 c.tier(topic, timeout_s=WAIT_S)
@@ -176,6 +177,29 @@ class FirstLife:
             self.topic_ids = {each.name: each.topic_id for each in found.topics}
             c.broker.kill()
         self.first_data = data
+
+    def _join(self, c: LocalCluster) -> None:
+        """Twenty small segments of a topic, transactions that end and that are aborted among them; most become one."""
+        admin = AdminClient({"bootstrap.servers": c.bootstrap})
+        for name, value in (("segment.bytes", "2000"), ("segment.bytes", "1000000"), ("tiered.disk.only.max.ms", "1")):
+            wanted = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+            resource = ConfigResource(ConfigResource.Type.TOPIC, "joined", incremental_configs=[wanted])
+            admin.incremental_alter_configs([resource])[resource].result(WAIT_S)
+            producer = Producer({"bootstrap.servers": c.bootstrap, "transactional.id": f"{name}={value}"})
+            producer.init_transactions(WAIT_S)
+            for number in range(20 if value == "2000" else 2):
+                producer.begin_transaction()
+                producer.produce("joined", b"%d " % number * 200, partition=0)
+                producer.commit_transaction(WAIT_S) if number % 3 else producer.abort_transaction(WAIT_S)
+                produce(c, "joined", 5 * number, 5, partitions=1)
+        eventually(self._is_joined, "small objects are one")
+
+    def _is_joined(self) -> bool:
+        store = open_store(self.store_url)
+        found = checkpoints.read_cluster_checkpoint(store)
+        joined = next(each for each in found.topics if each.name == "joined") if found is not None else None
+        head = None if joined is None else checkpoints.read_partition_checkpoint(store, joined.topic_id, 0)
+        return head is not None and any(each.joined_count for each in head.checkpoint.segments)
 
     def _is_written_down(self) -> bool:
         store = open_store(self.store_url)

@@ -1,4 +1,4 @@
-"""Sealed pages and compaction: a head never keeps a page that names an object which was replaced."""
+"""Sealed pages and objects that take others' places: a head never keeps a page that names one which was replaced."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
@@ -126,3 +126,49 @@ def test_the_chain_goes_on_behind_a_replaced_object_and_still_shows_a_swapped_on
     other = replace(compacted(first), uploaded_root_sha256="f" * 64)
     (fault,) = segment_check.check_follows(other, linked, 0)
     assert fault.kind is segment_check.FaultKind.CHAIN
+
+
+@pytest.mark.parametrize(("start", "end", "kept"), [(3, 6, 0), (12, 18, 1), (18, 23, 1), (29, 31, 2), (30, 34, 3)])
+@pytest.mark.parametrize("log_start_offset", [0, 950, 1050])
+def test_pages_are_sealed_anew_from_the_first_on_of_which_something_was_joined(
+    start: int, end: int, kept: int, log_start_offset: int
+) -> None:
+    """Within a page, across a border of two, and behind all; the log start in and before the page that begins there."""
+    first = sealed(checkpoint_of(38), 10)
+    rows = checkpoint_of(38).segments
+    joined = replace(
+        compacted(rows[end - 1], 7),
+        base_offset=rows[start].base_offset,
+        previous_root_sha256=rows[start].previous_root_sha256,
+        joined_count=end - start,
+    )
+    segments = (*rows[:start], joined, *rows[end:])
+    wanted = replace(
+        checkpoint_of(38, log_start_offset=log_start_offset),
+        segments=tuple(each for each in segments if each.end_offset > log_start_offset),
+    )
+    known = {reference.key: data for reference, data in first.pages}
+    second = sealed(
+        with_pages_of(
+            first.checkpoint,
+            wanted,
+            lambda page: decode_checkpoint_page(known[page.key], page).segments,
+            known=first.checkpoint.pages,
+        ),
+        10,
+    )
+    known |= {reference.key: data for reference, data in second.pages}
+    below = [each for each in all_rows(second.checkpoint, known) if each.end_offset > log_start_offset]
+    assert below == list(wanted.segments)
+    if not log_start_offset:
+        assert second.checkpoint.pages[:kept] == first.checkpoint.pages[:kept]
+
+
+def test_a_page_whose_first_row_was_joined_to_one_that_retention_has_left_is_sealed_anew() -> None:
+    """The page before it is gone with the log start, so nothing but the missing row tells."""
+    first = sealed(checkpoint_of(38), 10)
+    rows = checkpoint_of(38).segments
+    joined = replace(compacted(rows[10], 7), base_offset=rows[9].base_offset, joined_count=2)
+    wanted = replace(checkpoint_of(38, log_start_offset=1000), segments=(joined, *rows[11:]))
+    head = with_pages_of(first.checkpoint, wanted, known=first.checkpoint.pages)
+    assert (head.pages, head.segments) == ((), wanted.segments)

@@ -6,6 +6,7 @@ report here what SQL has; must never talk to S3 or SQL.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from itertools import pairwise
 
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.formats.segment_check import ExpectedSegment
@@ -55,20 +56,27 @@ class ColdEnd:
 
     def apply_segments(self, committed: Sequence[CommittedSegment]) -> bool:
         """As `learn_segments`, of rows as they are in SQL by the feed and by nothing older: whether among them was one
-        that compaction has put in the place of another."""
+        that was put in the place of others."""
         is_changed = False
         for segment in committed:
-            index = bisect_left(self._committed, segment.base_offset, key=lambda each: each.base_offset)
-            if index == len(self._committed) or segment.end_offset > self.cold_end_offset:
-                continue
-            before = self._committed[index]
-            if before.base_offset == segment.base_offset and before.object_id != segment.object_id:
-                assert before.end_offset == segment.end_offset, f"a swap moved {before.end_offset}"
-                self._committed[index] = segment
-                self.cold_bytes += segment.size_bytes - before.size_bytes
-                is_changed = True
+            is_changed |= self._replace(segment)
         self.learn_segments(committed)
         return is_changed
+
+    def _replace(self, segment: CommittedSegment) -> bool:
+        """Puts it in the place of those that it covers. Where it ends above the cold end, a row that it replaces was
+        never known here; where it begins below the first, the log start has moved into it."""
+        first = bisect_left(self._committed, segment.base_offset, key=lambda each: each.base_offset)
+        end = bisect_right(self._committed, segment.end_offset, key=lambda each: each.end_offset)
+        before = self._committed[first:end]
+        if not before or any(each.object_id == segment.object_id for each in before):
+            return False
+        around = (*self._committed[:first][-1:], segment, *self._committed[end:][:1])
+        assert all(each.end_offset <= following.base_offset for each, following in pairwise(around)), around
+        self._committed[first:end] = [segment]
+        self.cold_bytes += segment.size_bytes - sum(each.size_bytes for each in before)
+        self.cold_end_offset = max(self.cold_end_offset, segment.end_offset)
+        return True
 
     def moved_log_start(self, log_start_offset: int) -> None:
         """SQL has moved `log_start_offset`; whole segments below it are retired. Records that no client may read need

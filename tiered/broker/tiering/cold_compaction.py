@@ -17,7 +17,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
-from tiered.broker.tiering.committed_rows import committed_segment
+from tiered.broker.tiering.committed_rows import committed_segment, written_object
 from tiered.cold.bucket import checkpoints
 from tiered.cold.bucket.rewrite import RewriteOrder, Rewritten
 from tiered.cold.bucket.segments import load_tail
@@ -42,7 +42,7 @@ from tiered.meta.clock import database_now_ms
 from tiered.meta.engine import Database
 from tiered.meta.partitions import PartitionRow
 from tiered.meta.pins import PinRow
-from tiered.meta.replacements import NewObject, WrittenObject
+from tiered.meta.replacements import NewObject
 from tiered.meta.segments import SegmentRow
 from tiered.meta.topics import TopicRow
 from tiered.rules.segments import compaction
@@ -198,7 +198,7 @@ class ColdCompaction:
             try:
                 some = self._orders(found, partition, rows, now_ms)
                 new = [
-                    NewObject(before=each.row, object_id=each.object_id, object_key=each.rewrite.object_key)
+                    NewObject(before=(each.row,), object_id=each.object_id, object_key=each.rewrite.object_key)
                     for each in some
                 ]
                 self._database.run_sync(partial(replacements.plan, wanted=new, timeout_ms=found.upload_timeout_ms))
@@ -254,18 +254,7 @@ class ColdCompaction:
 
     def _swap(self, partition: DuePartition, changed: Sequence[tuple[Order, Rewritten]]) -> None:
         written = [
-            WrittenObject(
-                object_id=order.object_id,
-                before=order.row.object_id,
-                size_bytes=done.size_bytes,
-                log_bytes=done.log_bytes,
-                min_timestamp_ms=done.min_timestamp_ms,
-                max_timestamp_ms=done.max_timestamp_ms,
-                max_timestamp_is_proven=done.max_timestamp_is_proven,
-                record_count=done.record_count,
-                root_sha256=done.root_sha256,
-            )
-            for order, done in changed
+            written_object(done, object_id=order.object_id, before=[order.row.object_id]) for order, done in changed
         ]
         for attempt in range(SETTLE_TRIES):
             try:
@@ -388,7 +377,9 @@ def _partition(conn: Connection, where: PartitionRow, wanted: _Wanted) -> DuePar
             for row in free
         ],
         # Waves are in order of offsets: below the last object that was replaced, all was looked at.
-        Compacted(clean_end_offset=max((row.end_offset for row in free if row.uploaded_root_sha256), default=0)),
+        Compacted(
+            clean_end_offset=max((row.end_offset for row in free if committed_segment(row).is_compacted), default=0)
+        ),
         log_start_offset=where.log_start_offset,
         high_watermark=end_offset,
         last_stable_offset=end_offset,

@@ -1,15 +1,18 @@
-"""Committed rows on their way from SQL into partitions.
+"""Committed rows on their way from SQL into partitions, and what SQL is to know of objects that replace others.
 
 Owns how they look there, and what they set off: a partition whose objects were replaced has a checkpoint that names
 others. Must never be given rows that are older than what the feed has applied.
 """
 
 from collections.abc import Iterable, Sequence
+from uuid import UUID
 
 from tiered.broker.partitions.partition import Partition
 from tiered.broker.tiering.checkpoints import CheckpointWriter
+from tiered.cold.bucket.rewrite import Rewritten
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.ids import TopicId, TopicPartition
+from tiered.meta.replacements import WrittenObject
 from tiered.meta.segments import SegmentRow
 from tiered.rules.segments.segment_states import SegmentState
 
@@ -51,5 +54,21 @@ def committed_segment(row: SegmentRow) -> CommittedSegment:
         previous_root_sha256=row.previous_root_sha256,
         committed_at_ms=row.committed_at_ms,
         uploaded_root_sha256=row.uploaded_root_sha256,
+        joined_count=row.joined_count,
         max_timestamp_is_proven=row.max_timestamp_is_proven or None,
+    )
+
+
+def written_object(done: Rewritten, *, object_id: UUID, before: Sequence[UUID]) -> WrittenObject:
+    """What SQL is to know of an object that takes the places of those before it."""
+    return WrittenObject(
+        object_id=object_id,
+        before=tuple(before),
+        size_bytes=done.size_bytes,
+        log_bytes=done.log_bytes,
+        min_timestamp_ms=done.min_timestamp_ms,
+        max_timestamp_ms=done.max_timestamp_ms,
+        max_timestamp_is_proven=done.max_timestamp_is_proven,
+        record_count=done.record_count,
+        root_sha256=done.root_sha256,
     )

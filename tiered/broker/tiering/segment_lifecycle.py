@@ -244,7 +244,7 @@ class SegmentLifecycle:
         except UploadOverdue:
             raise  # The row's deadline has come too: the next sweep abandons it and deletes what is there.
         except TieredError:
-            await self._give_up(plan.object_id, key)
+            await self.give_up(plan.object_id, key)
             raise
 
     async def _commit(self, plan: SegmentPlan) -> SegmentRow:
@@ -260,12 +260,13 @@ class SegmentLifecycle:
                 if attempt == SETTLE_TRIES - 1:
                     raise
             except TieredError:
-                await self._give_up(plan.object_id, plan.object_key)
+                await self.give_up(plan.object_id, plan.object_key)
                 raise
         raise AssertionError("unreachable")
 
-    async def _give_up(self, object_id: UUID, key: str) -> None:
-        """Cleans up after a failed upload as far as possible now; the sweep does the rest."""
+    async def give_up(self, object_id: UUID, key: str) -> None:
+        """Cleans up after an upload or a join that failed, as far as possible now; the sweep does the rest. Nothing
+        goes where it was committed after all."""
         try:
             await self._remove_orphans(((object_id, key),))
         except TieredError as error:

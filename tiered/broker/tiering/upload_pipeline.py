@@ -8,6 +8,7 @@ is due without asking again before it begins.
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from tiered.broker.context import BrokerContext
 from tiered.broker.partitions.partition import Partition
@@ -29,8 +30,16 @@ it denies."""
 class UploadPipeline:
     """Uploads of the partitions that this broker leads, as tasks of its TaskGroup."""
 
-    def __init__(self, *, context: BrokerContext, lifecycle: SegmentLifecycle, topics: Topics) -> None:
+    def __init__(
+        self,
+        *,
+        context: BrokerContext,
+        lifecycle: SegmentLifecycle,
+        topics: Topics,
+        uploaded: Callable[[TopicPartition], None],
+    ) -> None:
         self._context = context
+        self._uploaded = uploaded
         self._lifecycle = lifecycle
         self._topics = topics
         self._group: asyncio.TaskGroup | None = None
@@ -129,6 +138,7 @@ class UploadPipeline:
         return partition if partition is not None and partition.leadership is not None else None
 
     def _succeeded(self, where: TopicPartition) -> None:
+        self._uploaded(where)
         self._pace = upload_pace.succeeded(self._pace)
         self._refused.clear()
         self._have_tried.discard(where)

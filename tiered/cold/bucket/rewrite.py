@@ -1,14 +1,14 @@
-"""A committed object read, compacted, and stored under another key.
+"""A committed object read, compacted, and stored under another key; or several, joined to one.
 
-Owns the way of its bytes: checked chunks in, batches through `rules.segments.batch_compaction`, a scratch file, and
-from there the same way into the store as every upload (T2). Bounded memory, whatever the segment's size. Every function
-blocks. Must never touch the object it reads, nor SQL: the caller has planned the row before, and swaps it in
-afterwards.
+Owns the way of the bytes: checked chunks in, batches through `rules.segments.batch_compaction` or as they are, a
+scratch file, and from there the same way into the store as every upload (T2). Bounded memory, whatever the segments'
+size. Every function blocks. Must never touch an object it reads, nor SQL: the caller has planned the row before, and
+swaps it in afterwards.
 """
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import BinaryIO
 
 from tiered.cold.bucket import uploader
@@ -19,7 +19,7 @@ from tiered.formats import record_batch
 from tiered.formats.batch_times import UNPROVEN
 from tiered.formats.record_batch import BatchHeader
 from tiered.formats.segment_check import ExpectedSegment
-from tiered.formats.segment_object import ChunkRow, runs
+from tiered.formats.segment_object import ChunkRow, SegmentTail, runs
 from tiered.rules.segments.batch_compaction import OffsetSet, SegmentCleaning
 from tiered.rules.segments.compaction import LastBatch
 
@@ -46,6 +46,17 @@ class RewriteOrder:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JoinOrder:
+    """Segments that follow each other, oldest first, whose batches one object takes. `object_key` is its key."""
+
+    cluster_id: str
+    places: tuple[ExpectedSegment, ...]
+    object_key: str
+    chunk_bytes: int
+    timeout_ms: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rewritten:
     """The new object, which is in the store and checked."""
 
@@ -56,7 +67,7 @@ class Rewritten:
     max_timestamp_is_proven: bool
     record_count: int
     root_sha256: str
-    removed_records: int
+    removed_records: int = 0
 
 
 def rewrite(store: ObjectStore, order: RewriteOrder, newest: Iterable[int], scratch: BinaryIO) -> Rewritten | None:
@@ -76,36 +87,70 @@ def rewrite(store: ObjectStore, order: RewriteOrder, newest: Iterable[int], scra
             last_of_keys,
             aborted=tail.aborted,
             last_batches=order.last_batches,
-            is_marked=segment.uploaded_root_sha256 is not None,
+            is_marked=segment.is_compacted,
             now_ms=order.now_ms,
             delete_retention_ms=order.delete_retention_ms,
         )
         log_bytes = _write(scratch, _cleaned(store, place, tail.chunks, cleaning))
     except Corrupt as error:
-        nothing = "; `tiered verify` tells more, and nothing was replaced"
-        raise place.named(error, remedy=nothing, if_missing=nothing) from error
+        raise _named(place, error) from error
     for first_offset, last_offset in cleaning.bad_batches[:MAX_BAD_BATCHES]:
         log.warning("%s: nobody can decode offsets %d to %d, which stay as they are", place, first_offset, last_offset)
     if not cleaning.is_changed:
         return None
+    told = [each for each in tail.aborted if each.last_offset not in cleaning.removed_markers]
+    # The object takes the place of the one before it in the chain too (decision 0016).
+    stored = _stored(store, order, place, (place,), [replace(tail, aborted=tuple(told))], log_bytes, scratch)
+    return replace(stored, removed_records=cleaning.removed_records)
+
+
+def join(store: ObjectStore, order: JoinOrder, scratch: BinaryIO) -> Rewritten:
+    """The object that has the batches of all of the segments, byte for byte. `scratch` is an empty file for them.
+
+    Raises Corrupt naming the segment whose object is damaged or missing, StoreUnavailable, UploadOverdue.
+    """
+    tails, log_bytes = [], 0
+    for place in order.places:
+        try:
+            tails.append(load_tail(store, place))
+            log_bytes += _write(scratch, _batches_of(store, place, tails[-1].chunks))
+        except Corrupt as error:
+            raise _named(place, error) from error
+    return _stored(store, order, order.places[-1], order.places, tails, log_bytes, scratch)
+
+
+def _stored(
+    store: ObjectStore,
+    order: RewriteOrder | JoinOrder,
+    last: ExpectedSegment,
+    places: Sequence[ExpectedSegment],
+    tails: Sequence[SegmentTail],
+    log_bytes: int,
+    scratch: BinaryIO,
+) -> Rewritten:
+    """The object of the first `log_bytes` of `scratch`, with the places' offsets, epochs and aborted transactions; of
+    producers it says what the last one said."""
     scratch.flush()
     described = uploader.describe(
         scratch.fileno(),
         log_bytes,
         cluster_id=order.cluster_id,
-        topic_id=place.topic_id,
-        topic=place.topic,
-        partition=place.partition,
-        leader_epochs=tail.leader_epochs,
-        producer_snapshot=tail.producer_snapshot,
-        # The object takes the place of the one before it in the chain too (decision 0016).
-        previous_root_sha256=bytes.fromhex(segment.previous_root_sha256),
-        aborted=[each for each in tail.aborted if each.last_offset not in cleaning.removed_markers],
+        topic_id=last.topic_id,
+        topic=last.topic,
+        partition=last.partition,
+        leader_epochs=sorted({entry for tail in tails for entry in tail.leader_epochs}),
+        producer_snapshot=tails[-1].producer_snapshot,
+        previous_root_sha256=bytes.fromhex(places[0].segment.previous_root_sha256),
+        # A transaction that was aborted behind a segment is told of there too: readers of each have to skip it.
+        aborted=sorted({each for tail in tails for each in tail.aborted}, key=lambda each: each.last_offset),
         chunk_bytes=order.chunk_bytes,
-        times_proven_from=segment.base_offset if tail.footer.headers_are_proven else UNPROVEN,
+        times_proven_from=(
+            places[0].segment.base_offset if all(tail.footer.headers_are_proven for tail in tails) else UNPROVEN
+        ),
     )
     table = described.table
-    assert (table.base_offset, table.end_offset) == (segment.base_offset, segment.end_offset), "offsets never change"
+    extent = (places[0].segment.base_offset, last.segment.end_offset)
+    assert (table.base_offset, table.end_offset) == extent, "offsets never change"
     try:
         store.put_segment(order.object_key, scratch.fileno(), log_bytes, described.tail, timeout_ms=order.timeout_ms)
     except ObjectExists:
@@ -119,8 +164,12 @@ def rewrite(store: ObjectStore, order: RewriteOrder, newest: Iterable[int], scra
         max_timestamp_is_proven=table.max_timestamp_is_proven,
         record_count=table.record_count,
         root_sha256=table.root_sha256.hex(),
-        removed_records=cleaning.removed_records,
     )
+
+
+def _named(place: ExpectedSegment, error: Corrupt) -> Corrupt:
+    nothing = "; `tiered verify` tells more, and nothing was replaced"
+    return place.named(error, remedy=nothing, if_missing=nothing)
 
 
 def batches(
@@ -138,13 +187,27 @@ def batches(
 def _cleaned(
     store: ObjectStore, place: ExpectedSegment, chunks: Sequence[ChunkRow], cleaning: SegmentCleaning
 ) -> Iterator[bytes | memoryview]:
+    for data, position, header in _without_gaps(store, place, chunks):
+        yield from cleaning.take(data, position, header)
+    yield from cleaning.rest()
+
+
+def _batches_of(store: ObjectStore, place: ExpectedSegment, chunks: Sequence[ChunkRow]) -> Iterator[bytes | memoryview]:
+    for data, position, header in _without_gaps(store, place, chunks):
+        yield memoryview(data)[position : position + header.size_bytes]
+
+
+def _without_gaps(
+    store: ObjectStore, place: ExpectedSegment, chunks: Sequence[ChunkRow]
+) -> Iterator[tuple[bytes, int, BatchHeader]]:
     next_offset = place.segment.base_offset
     for data, position, header in batches(store, place, chunks):
         if header.base_offset != next_offset:
             raise CorruptBatch(f"a batch begins at offset {header.base_offset}, where {next_offset} should follow")
         next_offset = header.end_offset
-        yield from cleaning.take(data, position, header)
-    yield from cleaning.rest()
+        yield data, position, header
+    if next_offset != place.segment.end_offset:
+        raise CorruptBatch(f"its batches end at offset {next_offset}, where its row has {place.segment.end_offset}")
 
 
 def _write(scratch: BinaryIO, pieces: Iterator[bytes | memoryview]) -> int:

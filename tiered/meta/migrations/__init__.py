@@ -28,6 +28,7 @@ REVISIONS = (
     "0013",
     "0014",
     "0015",
+    "0016",
 )
 """All revisions that this code knows, oldest first: the files in `versions`."""
 

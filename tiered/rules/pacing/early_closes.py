@@ -1,7 +1,7 @@
 """When a segment may be closed before Kafka would close it, so that its records get into the object store.
 
 Owns the order and the distance of these moments. Every such segment costs the same few requests, however little is in
-it (docs/costs.md), so one broker closes only so many an hour. Whoever is due first is first: each key takes one place in
+it (docs/costs.md), so one broker closes only so many an hour. Whoever is due first is first: a key takes one place in
 time and keeps it until it gives it back, so nobody is passed over and nobody asks again and again. Must never read a
 clock: time is an argument, in milliseconds that only grow.
 """

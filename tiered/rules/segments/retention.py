@@ -189,9 +189,7 @@ def new_log_start_offset(
             base_offset=segment.base_offset,
             end_offset=segment.end_offset,
             size_bytes=segment.log_bytes,
-            newest_ms=_newest_ms(
-                segment.max_timestamp_ms, bool(segment.max_timestamp_is_proven), segment.committed_at_ms
-            ),
+            newest_ms=newest_of_committed_ms(segment),
             keep=None,
         )
         for segment in cold
@@ -224,6 +222,11 @@ def new_log_start_offset(
 def newest_ms(segment: LocalSegment) -> int:
     """The moment from which total retention counts the age of a local segment."""
     return _newest_ms(segment.max_timestamp_ms, segment.times_are_proven, segment.written_ms)
+
+
+def newest_of_committed_ms(segment: ColdSegment) -> int:
+    """The same of a committed row."""
+    return _newest_ms(segment.max_timestamp_ms, bool(segment.max_timestamp_is_proven), segment.committed_at_ms)
 
 
 def _newest_ms(max_timestamp_ms: int, is_proven: bool, written_ms: int) -> int:

@@ -59,7 +59,9 @@ async def uploading(
         ) as made,
         asyncio.TaskGroup() as group,
     ):
-        uploads = UploadPipeline(context=made.context, lifecycle=made.lifecycle, topics=made.topics)
+        uploads = UploadPipeline(
+            context=made.context, lifecycle=made.lifecycle, topics=made.topics, uploaded=lambda _where: None
+        )
         uploads.start(group)
         yield Uploading(made=made, store=stores[0], uploads=uploads)
         await uploads.stop()

@@ -17,6 +17,7 @@ from tiered.broker.host.resource_configs import ResourceConfigs
 from tiered.broker.partitions.agenda import PartitionAgenda
 from tiered.broker.partitions.partition import Partition
 from tiered.broker.partitions.topics import Topic, Topics
+from tiered.broker.tiering import committed_rows
 from tiered.broker.tiering.checkpoints import CheckpointWriter
 from tiered.broker.tiering.clock_watch import ClockWatch
 from tiered.broker.tiering.partition_loader import PartitionLoader
@@ -53,6 +54,7 @@ class Tiers:
     topics: Topics
     agenda: PartitionAgenda
     checkpoints: CheckpointWriter
+    feed: ChangeFeed
     lifecycle: SegmentLifecycle
     clock_watch: ClockWatch
     retention: RetentionRounds
@@ -150,6 +152,8 @@ async def tiers(
             for each in found.partitions:
                 image.put_row(each)
                 opened[each.topic_partition].apply_row(each, broker_epoch=made.state.broker_epoch)
+            for where, rows in committed_rows.by_partition(found.segments).items():
+                committed_rows.apply(checkpoints, opened[where], rows)
             image.change_number = found.number
 
         feed = ChangeFeed(context=context, image=image)
@@ -179,6 +183,7 @@ async def tiers(
                 topics=known,
                 agenda=agenda,
                 checkpoints=checkpoints,
+                feed=feed,
                 lifecycle=lifecycle,
                 clock_watch=watch,
                 retention=RetentionRounds(context=context, topics=known, lifecycle=lifecycle, clock_watch=watch),

@@ -1,0 +1,153 @@
+"""Which small segments are joined: enough neighbours of one generation, within the bounds of the topic."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tiered.rules.segments import joining
+from tiered.rules.segments.joining import JOINED_AT_ONCE, MAX_JOINED_BYTES
+from tiered.rules.segments.retention import UNLIMITED
+
+HOUR_MS = 3_600_000
+WEEK_MS = 7 * 24 * HOUR_MS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    base_offset: int
+    end_offset: int
+    log_bytes: int = 1000
+    max_timestamp_ms: int = -1
+    max_timestamp_is_proven: bool | None = True
+    committed_at_ms: int = 0
+    joined_count: int | None = None
+    is_compacted: bool = False
+
+
+def stored(count: int, *, start: int = 0, log_bytes: int = 1000, joined_count: int | None = None) -> list[Stored]:
+    """One an hour, a record each."""
+    return [
+        Stored(
+            base_offset=number,
+            end_offset=number + 1,
+            log_bytes=log_bytes,
+            max_timestamp_ms=number * HOUR_MS,
+            committed_at_ms=number * HOUR_MS,
+            joined_count=joined_count,
+        )
+        for number in range(start, start + count)
+    ]
+
+
+def next_join(
+    rows: Sequence[Stored],
+    *,
+    segment_bytes: int = 1 << 30,
+    retention_bytes: int = UNLIMITED,
+    retention_ms: int = UNLIMITED,
+    snapshots: Sequence[tuple[int, int]] = (),
+) -> tuple[Stored, ...]:
+    return joining.next_join(
+        rows,
+        segment_bytes=segment_bytes,
+        retention_bytes=retention_bytes,
+        retention_ms=retention_ms,
+        snapshots=snapshots,
+    )
+
+
+def offsets(rows: Sequence[Stored]) -> tuple[int, int] | None:
+    return (rows[0].base_offset, rows[-1].end_offset) if rows else None
+
+
+def test_sixteen_uploads_are_joined_and_the_newest_stays_as_it_is() -> None:
+    assert next_join(stored(16)) == ()
+    assert next_join(stored(17)) == tuple(stored(16))
+    assert offsets(next_join(stored(40))) == (0, 16)
+
+
+def test_what_was_joined_waits_until_there_are_sixteen_of_it() -> None:
+    """However they alternate with uploads that were joined with nothing."""
+    joined = stored(15, joined_count=16)
+    assert next_join([*joined, *stored(16, start=15)]) == ()
+    assert offsets(next_join([*joined, *stored(17, start=15)])) == (15, 31)
+    assert offsets(next_join([*joined, *stored(1, start=15, joined_count=255), *stored(3, start=16)])) == (0, 16)
+    assert next_join([*joined, *stored(1, start=15, joined_count=256), *stored(3, start=16)]) == ()
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"segment_bytes": 15_999},
+        {"retention_bytes": 8 * 16_000 - 1},
+        {"retention_ms": 8 * 15 * HOUR_MS - 1},
+    ],
+)
+def test_a_joined_segment_keeps_to_the_size_of_segments_and_an_eighth_of_retention(
+    limits: dict[str, int],
+) -> None:
+    rows = stored(17)
+    assert next_join(rows, **limits) == ()  # type: ignore[arg-type]
+    assert next_join(rows, **{name: limit + 1 for name, limit in limits.items()})  # type: ignore[arg-type]
+
+
+def test_large_and_compacted_segments_and_those_of_snapshots_stay_alone() -> None:
+    row = stored(9)[8]
+    for alone in (replace(row, log_bytes=MAX_JOINED_BYTES + 1), replace(row, is_compacted=True)):
+        rows = stored(34)
+        rows[8] = alone
+        assert offsets(next_join(rows)) == (9, 25)
+    assert offsets(next_join(stored(34), snapshots=[(0, 3), (5, 6)])) == (6, 22)
+
+
+def test_records_that_are_years_apart_are_not_joined_though_they_came_together() -> None:
+    """What retention takes from one of them first would have to wait for the other."""
+    rows = [replace(row, max_timestamp_ms=row.base_offset * WEEK_MS, committed_at_ms=0) for row in stored(40)]
+    assert next_join(rows, retention_ms=52 * WEEK_MS) == ()
+    assert next_join(rows)
+
+
+def test_a_year_of_one_segment_an_hour_is_fewer_than_fifty_objects() -> None:
+    rows: list[Stored] = []
+    for row in stored(365 * 24):
+        rows.append(row)
+        while run := next_join(rows):
+            at = rows.index(run[0])
+            rows[at : at + len(run)] = [
+                replace(
+                    run[-1],
+                    base_offset=run[0].base_offset,
+                    log_bytes=sum(each.log_bytes for each in run),
+                    joined_count=sum(each.joined_count or 1 for each in run),
+                )
+            ]
+    assert len(rows) < 50
+
+
+@given(st.lists(st.integers(1, 40 << 20), min_size=1, max_size=600))
+def test_no_record_is_joined_more_often_than_the_generations_there_are(sizes: list[int]) -> None:
+    rows: list[Stored] = []
+    joins_of_offset = [0] * len(sizes)
+    for number, size in enumerate(sizes):
+        rows.append(Stored(base_offset=number, end_offset=number + 1, log_bytes=size))
+        while run := next_join(rows):
+            at = rows.index(run[0])
+            assert rows[at : at + len(run)] == list(run)
+            assert sum(each.log_bytes for each in run) <= MAX_JOINED_BYTES
+            one = Stored(
+                base_offset=run[0].base_offset,
+                end_offset=run[-1].end_offset,
+                log_bytes=sum(each.log_bytes for each in run),
+                joined_count=sum(each.joined_count or 1 for each in run),
+            )
+            rows[at : at + len(run)] = [one]
+            for offset in range(one.base_offset, one.end_offset):
+                joins_of_offset[offset] += 1
+    generations = 0
+    while JOINED_AT_ONCE ** (generations + 1) <= len(sizes):
+        generations += 1
+    assert max(joins_of_offset) <= generations
+    assert [row.base_offset for row in rows] == [0, *(row.end_offset for row in rows[:-1])]
