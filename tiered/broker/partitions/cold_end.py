@@ -6,7 +6,6 @@ report here what SQL has; must never talk to S3 or SQL.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from itertools import pairwise
 
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.formats.segment_check import ExpectedSegment
@@ -66,13 +65,13 @@ class ColdEnd:
     def _replace(self, segment: CommittedSegment) -> bool:
         """Puts it in the place of those that it covers. Where it ends above the cold end, a row that it replaces was
         never known here; where it begins below the first, the log start has moved into it."""
-        first = bisect_left(self._committed, segment.base_offset, key=lambda each: each.base_offset)
-        end = bisect_right(self._committed, segment.end_offset, key=lambda each: each.end_offset)
+        first = bisect_right(self._committed, segment.base_offset, key=lambda each: each.end_offset)
+        end = bisect_left(self._committed, segment.end_offset, key=lambda each: each.base_offset)
         before = self._committed[first:end]
         if not before or any(each.object_id == segment.object_id for each in before):
             return False
-        around = (*self._committed[:first][-1:], segment, *self._committed[end:][:1])
-        assert all(each.end_offset <= following.base_offset for each, following in pairwise(around)), around
+        is_covered = segment.base_offset <= before[0].base_offset and before[-1].end_offset <= segment.end_offset
+        assert is_covered, f"a swap moved {before[-1].end_offset}"
         self._committed[first:end] = [segment]
         self.cold_bytes += segment.size_bytes - sum(each.size_bytes for each in before)
         self.cold_end_offset = max(self.cold_end_offset, segment.end_offset)
