@@ -80,6 +80,24 @@ def test_a_database_that_has_less_than_was_seen_is_refused_by_everybody(database
     assert database.run_sync(beat).went_back == reason
 
 
+def test_nothing_is_changed_any_more_once_one_broker_has_said_so(database: Database) -> None:
+    """Also by a broker that has looked before, and whose own changes are all there."""
+    before = change(database)
+    history, other = a_broker(), a_broker()
+    assert enter(database, history, "first") is enter(database, other, "first") is None
+    history.saw("first", change(database, times=3))
+    forget(database, since=before)
+    assert enter(database, other, "second") is None
+    change(database)
+    reason = enter(database, history, "second")
+    told: list[str] = []
+    database.history = History(None, broker_id=2, on_went_back=told.append)
+    for _ in range(2):
+        with pytest.raises(MetadataWentBack):
+            database.run_sync(cluster.take_number)
+    assert told == [reason]
+
+
 def test_no_ids_are_given_out_before_every_broker_in_service_has_compared(database: Database) -> None:
     database.run_sync(lambda conn: register(conn, 2))
     assert enter(database, a_broker(), "first") is None

@@ -17,7 +17,7 @@ from typing import Any
 from sqlalchemy import Connection, func, insert, select, update
 from sqlalchemy.sql.elements import ColumnElement
 
-from tiered.errors import CorruptMetadata
+from tiered.errors import CorruptMetadata, MetadataWentBack
 from tiered.ids import KeptDisk
 from tiered.meta.tables import ONLY_ROW, cluster
 
@@ -95,12 +95,16 @@ def take_number(conn: Connection) -> int:
     """The number of this transaction's change, and with it the lock that every change takes.
 
     Must come before any other lock, but those of coordinators' slots: what all wait for while they hold nothing else
-    can be part of no deadlock. On PostgreSQL whoever listens (`listener`) is woken by the commit.
+    can be part of no deadlock. On PostgreSQL whoever listens (`listener`) is woken by the commit. Raises
+    MetadataWentBack once any broker has said so: nothing is changed any more, from that moment on.
     """
     found = conn.execute(_next_number(conn.dialect.name)).one_or_none()
     if found is None:
         raise CorruptMetadata("the metadata database describes no cluster: start a broker on it first")
-    return saw(conn, int(found[0]))
+    number, went_back = found[:2]
+    if went_back is not None:
+        raise MetadataWentBack(went_back)
+    return saw(conn, int(number))
 
 
 def saw(conn: Connection, change_number: int) -> int:
@@ -117,7 +121,7 @@ def _next_number(dialect: str) -> Any:
         update(cluster)
         .where(cluster.c.id == ONLY_ROW)
         .values(change_number=cluster.c.change_number + 1)
-        .returning(cluster.c.change_number, *notification, *end_if_idle(dialect))
+        .returning(cluster.c.change_number, cluster.c.went_back, *notification, *end_if_idle(dialect))
     )
 
 

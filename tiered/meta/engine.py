@@ -26,7 +26,7 @@ from sqlalchemy.exc import DBAPIError, InterfaceError, InternalError, Operationa
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from tiered import account
-from tiered.errors import MetadataOutcomeUnknown, MetadataUnavailable
+from tiered.errors import MetadataOutcomeUnknown, MetadataUnavailable, MetadataWentBack
 from tiered.meta import connections
 from tiered.meta.call import Call, DeadlinePassed
 from tiered.meta.cluster import SEEN
@@ -306,6 +306,10 @@ class Database:
                 if self.history is not None and (seen := conn.info.get(SEEN)) is not None:
                     self.history.saw(connections.server_of(conn), seen)
                 return value
+            except MetadataWentBack as error:
+                if self.history is not None:  # It was another broker that has found out.
+                    self.history.refuse(str(error))
+                raise
             finally:
                 call.detach()
 
