@@ -5,6 +5,7 @@ import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -16,10 +17,13 @@ from sqlalchemy import Connection, inspect, text
 from sqlalchemy.exc import DBAPIError
 
 from tests.catalogue import HOUR_MS, NOW_MS, create_topic, register, segment_plan
+from tests.contracts.segment_rows import add
 from tiered.ids import InSyncReplica
-from tiered.meta import broker_reports, migrations, partitions, segments, topics, views
+from tiered.meta import broker_reports, migrations, partitions, replacements, segments, topics, views
+from tiered.meta.broker_reports import LocalSegmentRow
 from tiered.meta.elections import change_replica_sets
 from tiered.meta.engine import Database
+from tiered.meta.replacements import NewObject, WrittenObject
 from tiered.meta.tables import group_offset, metadata
 from tiered.rules.replication.elections import after_failure
 from tiered.rules.replication.replica_set import ReplicaSet, Standings
@@ -119,6 +123,39 @@ def local(
         min_timestamp_ms=1,
         max_timestamp_ms=2,
     )
+
+
+def test_v_segments_shows_a_joined_object_once_also_where_the_disk_has_it_in_pieces(database: Database) -> None:
+    database.run_sync(lambda conn: register(conn, 2))
+    topic_id = database.run_sync(create_topic).topic_id
+    rows = [add(database, topic_id, base, base + 10) for base in (0, 10, 20)]
+    new = NewObject(before=tuple(rows[:2]), object_id=UUID(int=9), object_key="segments/joined")
+    (plan,) = database.run_sync(lambda conn: replacements.plan(conn, [new], timeout_ms=1))
+    written = WrittenObject(
+        object_id=plan.object_id,
+        before=tuple(each.object_id for each in rows[:2]),
+        size_bytes=9,
+        log_bytes=8,
+        min_timestamp_ms=1,
+        max_timestamp_ms=2,
+        max_timestamp_is_proven=True,
+        record_count=20,
+        root_sha256="c" * 64,
+    )
+    database.run_sync(lambda conn: replacements.swap(conn, topic_id, 0, [written], purge_grace_ms=0))
+
+    def shown(*on_disk: LocalSegmentRow) -> list[tuple[Any, ...]]:
+        report = partial(broker_reports.replace_local_segments, broker_id=1, of_partitions=None, now_ms=NOW_MS)
+        database.run_sync(lambda conn: report(conn, segments=on_disk))
+        return selected(
+            database,
+            "SELECT base_offset, end_offset, tier FROM v_segments WHERE state <> 'retired' ORDER BY base_offset, tier",
+        )
+
+    pieces = [local(topic_id, base, base + 10) for base in (0, 10, 20, 30)]
+    assert shown(*pieces) == [(0, 20, "both"), (20, 30, "both"), (30, 40, "hot")]
+    # Of the joined object only a part is left on the disk: it is in the store, and the part is on disk as well.
+    assert shown(*pieces[1:]) == [(0, 20, "cold"), (10, 20, "hot"), (20, 30, "both"), (30, 40, "hot")]
 
 
 def test_v_segments_says_where_each_range_of_offsets_is(database: Database) -> None:

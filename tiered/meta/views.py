@@ -67,6 +67,45 @@ WHERE t.deleted_at_ms IS NULL
 """,
 )
 
+# An object may stand for many local segments, whose uploads were joined to it. It is in both tiers where the disk has
+# its first offset: a local log has no gaps.
+_SEGMENTS_WITH_JOINED = replace(
+    _SEGMENTS,
+    query="""
+SELECT t.name AS topic, s.partition, s.base_offset, s.end_offset,
+       CASE WHEN s.state = 'planned' THEN 'hot'
+            WHEN s.state = 'committed' AND EXISTS (
+                SELECT 1 FROM local_segment l
+                WHERE l.topic_id = s.topic_id AND l.partition = s.partition AND l.broker_id = p.leader
+                  AND l.base_offset <= s.base_offset AND l.end_offset > s.base_offset) THEN 'both'
+            ELSE 'cold' END AS tier,
+       s.state, s.size_bytes, s.min_timestamp_ms, s.max_timestamp_ms, s.object_key
+FROM segment s
+JOIN topic t ON t.topic_id = s.topic_id
+JOIN partition p ON p.topic_id = s.topic_id AND p.partition = s.partition
+WHERE t.deleted_at_ms IS NULL AND s.state <> 'purged' AND s.abandoned_at_ms IS NULL
+UNION ALL
+SELECT t.name, l.partition, l.base_offset, l.end_offset, 'hot',
+       CASE WHEN l.closed THEN 'closed' ELSE 'open' END,
+       l.size_bytes, l.min_timestamp_ms, l.max_timestamp_ms, NULL
+FROM local_segment l
+JOIN topic t ON t.topic_id = l.topic_id
+JOIN partition p ON p.topic_id = l.topic_id AND p.partition = l.partition AND p.leader = l.broker_id
+WHERE t.deleted_at_ms IS NULL
+  AND NOT EXISTS (
+        SELECT 1 FROM segment s
+        WHERE s.topic_id = l.topic_id AND s.partition = l.partition
+          AND s.base_offset = l.base_offset AND s.end_offset = l.end_offset
+          AND s.state IN ('planned', 'committed') AND s.abandoned_at_ms IS NULL)
+  AND NOT EXISTS (
+        SELECT 1 FROM segment s
+        JOIN local_segment f ON f.topic_id = s.topic_id AND f.partition = s.partition AND f.broker_id = l.broker_id
+                            AND f.base_offset <= s.base_offset AND f.end_offset > s.base_offset
+        WHERE s.topic_id = l.topic_id AND s.partition = l.partition AND s.state = 'committed'
+          AND s.base_offset <= l.base_offset AND s.end_offset >= l.end_offset)
+""",
+)
+
 _LAG = View(
     name="v_lag",
     columns=(
@@ -266,6 +305,7 @@ WHERE (x.state = 'Ongoing' AND x.started_at_ms + x.timeout_ms + 60000 < {now_ms}
 
 _FIRST = (_SEGMENTS, _LAG, _OVERDUE_UPLOADS, _TOPIC_COST)
 _EIGHTH = (_SEGMENTS, _LAG_OF_POSITIONS, _OVERDUE_UPLOADS, _TOPIC_COST, _PARTITIONS, _PINS)
+_SIXTEENTH = (_SEGMENTS_WITH_JOINED, *_EIGHTH[1:], _TRANSACTIONS, _HANGING)
 
 REVISIONS: Mapping[str, tuple[View, ...]] = MappingProxyType(
     {
@@ -284,10 +324,11 @@ REVISIONS: Mapping[str, tuple[View, ...]] = MappingProxyType(
         "0013": (*_EIGHTH, _TRANSACTIONS, _HANGING),
         "0014": (*_EIGHTH, _TRANSACTIONS, _HANGING),
         "0015": (*_EIGHTH, _TRANSACTIONS, _HANGING),
-        "0016": (*_EIGHTH, _TRANSACTIONS, _HANGING),
+        "0016": _SIXTEENTH,
     }
 )
-"""The views as each revision leaves them. 0003 and 0004 add one each, 0008 changes `v_lag`, 0009 adds two."""
+"""The views as each revision leaves them. 0003 and 0004 add one each, 0008 changes `v_lag`, 0009 adds two,
+0016 changes `v_segments`."""
 
 _WORDS = {
     # Without `->>`, which SQLite has only since 3.38.

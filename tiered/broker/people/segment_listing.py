@@ -25,18 +25,20 @@ class CataloguedSegment:
 
 def segments_of(partition: Partition, *, start_offset: int, limit: int) -> list[CataloguedSegment]:
     """The first `limit` segments that end after `start_offset`, oldest first; committed ones once, with their tier."""
-    local = {segment.base_offset: segment for segment in partition.log.segments if segment.end_offset > start_offset}
+    local = [segment for segment in partition.log.segments if segment.end_offset > start_offset]
+    # A local log has no gaps: with an object's first offset it has all of it, in as many segments as were joined to it.
+    local_start_offset = partition.log.segments[0].base_offset
     found = []
     cold = partition.committed
     first = bisect_right(cold, start_offset, key=lambda segment: segment.end_offset)
     # There may be a hundred thousand. Local ones that are committed behind these are cut off below.
     for committed in cold[first : first + limit]:
-        here = local.pop(committed.base_offset, None)
+        is_here = local_start_offset <= committed.base_offset
         found.append(
             CataloguedSegment(
                 base_offset=committed.base_offset,
                 end_offset=committed.end_offset,
-                tier="both" if here is not None else "cold",
+                tier="both" if is_here else "cold",
                 state="committed",
                 size_bytes=committed.size_bytes,
                 min_timestamp_ms=committed.min_timestamp_ms,
@@ -44,6 +46,9 @@ def segments_of(partition: Partition, *, start_offset: int, limit: int) -> list[
                 object_key=committed.object_key,
             )
         )
+    here = [each for each in found if each.tier == "both"]
+    if here:
+        local = [each for each in local if not here[0].base_offset <= each.base_offset < here[-1].end_offset]
     found.extend(
         CataloguedSegment(
             base_offset=segment.base_offset,
@@ -55,6 +60,6 @@ def segments_of(partition: Partition, *, start_offset: int, limit: int) -> list[
             max_timestamp_ms=segment.max_timestamp_ms,
             object_key=None,
         )
-        for segment in local.values()
+        for segment in local
     )
     return sorted(found, key=lambda each: each.base_offset)[:limit]
