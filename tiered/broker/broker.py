@@ -618,6 +618,13 @@ class Broker:
         )
         return sum(tier_plan.overdue_bytes(each, now_ms) for each in partitions_), max(0, now_ms - oldest)
 
+    def disk_only_age_ms(self) -> int:
+        """Age of the oldest record led here that is on disks alone."""
+        now_ms = self.clock.now_ms()
+        led = [each for each in self.topics.partitions() if each.leadership is not None]
+        since_ms = [at for each in led if (at := tier_plan.disk_only_since_ms(each)) is not None]
+        return max(0, now_ms - min(since_ms, default=now_ms))
+
     def overdue_end_offset(self, partition: Partition) -> int:
         """Offsets from the partition's `cold_end_offset` up to here should be in the object store by now."""
         timeout_ms = self.settings.tiering.tiered_upload_timeout_ms

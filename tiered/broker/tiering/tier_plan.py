@@ -64,6 +64,18 @@ def oldest_waiting_ms(partition: Partition) -> int | None:
     return None
 
 
+def disk_only_since_ms(partition: Partition) -> int | None:
+    """When the oldest record was written that is on brokers' disks alone; None where there is none, or nothing of the
+    topic goes to the store. As exact as the log is: the moment at which its segment was begun."""
+    stored_to = max(partition.cold_end_offset, partition.log_start_offset)
+    if not partition.config.uploads or partition.log.log_end_offset <= stored_to:
+        return None
+    active_since_ms = partition.log.active_since_ms
+    if stored_to >= partition.log.active_base_offset:
+        return active_since_ms
+    return next((each.created_ms for each in partition.log.segments if each.end_offset > stored_to), active_since_ms)
+
+
 def upload_plan(partition: Partition, now_ms: int, limit: int = 1) -> UploadPlan[SegmentInfo]:
     config = partition.config
     return next_uploads(

@@ -51,3 +51,21 @@ async def test_an_active_segment_that_retention_outlived_is_closed_where_retenti
             tier_plan.roll_if_expired(made.partition, latest_ms + DAY_MS + 1)
             assert (made.partition.log.active_base_offset > active) is ends
             assert tier_plan.has_retention(made.partition) is ends
+
+
+async def test_the_oldest_record_that_the_store_lacks_is_known_until_the_store_has_all(tmp_path: Path) -> None:
+    async with tiers(tmp_path) as made:
+        partition = made.partition
+        assert tier_plan.disk_only_since_ms(partition) == partition.log.segments[0].created_ms
+        for segment in partition.log.segments[:SEGMENTS]:
+            assert tier_plan.disk_only_since_ms(partition) == segment.created_ms
+            await made.lifecycle.upload(partition, segment.base_offset)
+        assert tier_plan.disk_only_since_ms(partition) == partition.log.active_since_ms is not None
+        partition.log.roll(made.clock.now_ms())
+        await made.lifecycle.upload(partition, SEGMENTS)
+        assert tier_plan.disk_only_since_ms(partition) is None
+
+
+async def test_what_is_not_meant_for_the_store_is_missed_by_nobody(tmp_path: Path) -> None:
+    async with tiers(tmp_path, {"remote.storage.enable": "false"}) as made:
+        assert tier_plan.disk_only_since_ms(made.partition) is None

@@ -13,6 +13,7 @@ from aiohttp import web
 from tiered.broker.broker import Broker
 from tiered.broker.partitions.partition import Partition
 from tiered.broker.partitions.topics import Topic
+from tiered.broker.tiering import tier_plan
 from tiered.ids import TopicPartition
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.messages import schema
@@ -48,6 +49,11 @@ PARTITION = schema.record(
         "local_log_start_offset": schema.integer(),
         "cold_end_offset": schema.integer(),
         "overdue_end_offset": schema.integer("From cold_end_offset up to here uploads are late; equal if none is."),
+        "disk_only_since_ms": schema.nullable(
+            schema.integer(
+                "When the oldest record was written that the object store does not have; null if it has all."
+            )
+        ),
         "high_watermark": schema.integer(),
         "last_stable_offset": schema.integer(),
         "held_back_by": schema.nullable(HOLDER.schema),
@@ -128,6 +134,7 @@ def _of_replica(broker: Broker, partition: Partition) -> Facts:
         "local_log_start_offset": log.local_log_start_offset,
         "cold_end_offset": partition.cold_end_offset,
         "overdue_end_offset": broker.overdue_end_offset(partition),
+        "disk_only_since_ms": tier_plan.disk_only_since_ms(partition),
         "high_watermark": partition.high_watermark,
         "last_stable_offset": partition.last_stable_offset,
         "held_back_by": None if holder is None else HOLDER.of(holder),
@@ -146,6 +153,7 @@ def _of_catalogue(log_start_offset: int, cold_end_offset: int) -> Facts:
         "local_log_start_offset": cold_end_offset,
         "cold_end_offset": cold_end_offset,
         "overdue_end_offset": cold_end_offset,
+        "disk_only_since_ms": None,
         "high_watermark": cold_end_offset,
         "last_stable_offset": cold_end_offset,
         "held_back_by": None,

@@ -150,6 +150,11 @@ _OF_BROKER = (
         "Age of the oldest segment that waits for its upload.",
         lambda broker: broker.upload_backlog()[1],
     ),
+    gauge(
+        "tiered_disk_only_age_seconds",
+        "Age of the oldest record led here that is on brokers' disks alone: the store does not have it yet.",
+        lambda broker: broker.disk_only_age_ms() / 1000.0,
+    ),
     gauge("tiered_uploads_allowed", "Uploads that may run at once now.", "upload_pipeline.allowed"),
     gauge("tiered_cold_loads_allowed", "Loads from the store that may run at once now.", "cold_loads_allowed"),
     gauge(
