@@ -5,12 +5,15 @@ Owns no command. Must import next to nothing, for every start pays for it.
 
 import argparse
 import os
+import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 DEFAULT_HTTP = "http://127.0.0.1:8080"
 MAX_INT32 = 2**31 - 1
+CONNECTION_OPTIONS = {("-b", "--bootstrap"): "HOST:PORT", ("--http",): "URL", ("--command-config",): "FILE"}
+"""The options of commands that may also stand before the command, with what their value is."""
 _UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _MAX_COUNT = 100_000
 
@@ -33,6 +36,7 @@ class Parser(argparse.ArgumentParser):
 
         Words after `--` stand together, for argparse's way of taking turns loses the `--`.
         """
+        args = self._behind_the_command(sys.argv[1:] if args is None else args)
         takes_several = any(each.nargs in {"?", "*", "+"} for each in self._get_positional_actions())
         if self._takes_turns or not takes_several or "--" in (args or ()):
             return super().parse_known_args(args, namespace)
@@ -41,6 +45,24 @@ class Parser(argparse.ArgumentParser):
             return super().parse_known_intermixed_args(args, namespace)
         finally:
             self._takes_turns = False
+
+    def _behind_the_command(self, args: Sequence[str]) -> Sequence[str]:
+        """The same words, with connection options that stand before a command where the command's own may stand."""
+        commands = next((each for each in self._get_positional_actions() if isinstance(each, Commands)), None)
+        names: list[str] = []
+        end = 0
+        while end < len(args) and (name := _connection_option(args[end])) is not None:
+            names.append(name)
+            end += 2 if args[end] == name else 1
+        if commands is None or not names or end >= len(args) or args[end].startswith("-"):
+            return args
+        chosen: argparse.ArgumentParser | None = commands.choices.get(args[end])
+        if chosen is not None and chosen.get_default("run") is not None:
+            # The command would take the value of an option that it does not know for one of its words.
+            for name in names:
+                if name not in chosen._option_string_actions:  # noqa: SLF001 - argparse has no other way to ask.
+                    chosen.error(f"unrecognized arguments: {name}")
+        return [args[end], *args[:end], *args[end + 1 :]]
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         try:
@@ -56,6 +78,19 @@ class Parser(argparse.ArgumentParser):
 
 
 Commands = argparse._SubParsersAction  # noqa: SLF001 - argparse gives the type of its own result no public name.
+
+
+def _connection_option(word: str) -> str | None:
+    """The connection option that a word is, or that it carries with its value; None for any other word."""
+    name = word.partition("=")[0] if word.startswith("--") else word[:2]
+    return name if any(name in names for names in CONNECTION_OPTIONS) else None
+
+
+def connection_options(parser: argparse.ArgumentParser) -> None:
+    """Has the help of all commands show what may stand before a command: the command itself reads it."""
+    group = parser.add_argument_group("options of commands that may stand before the command too")
+    for names, metavar in CONNECTION_OPTIONS.items():
+        group.add_argument(*names, metavar=metavar, default=argparse.SUPPRESS, help="see the help of the command")
 
 
 def command(commands: "Commands[Parser]", name: str, run: str | None, what: str, *more: str) -> Parser:

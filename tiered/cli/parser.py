@@ -8,7 +8,7 @@ import argparse
 
 import tiered
 from tiered.cli.acls.arguments import add_acls
-from tiered.cli.arguments import Commands, Parser, command
+from tiered.cli.arguments import Commands, Parser, command, connection_options
 from tiered.cli.brokers.arguments import add_brokers
 from tiered.cli.doctor.arguments import add_doctor
 from tiered.cli.groups.arguments import add_groups
@@ -33,6 +33,7 @@ def build_parser() -> argparse.ArgumentParser:
         epilog="Exit codes: 0 done, 1 failed, 2 usage. `tiered COMMAND --help` tells more.",
     )
     parser.add_argument("--version", action="version", version=f"tiered {tiered.__version__}")
+    connection_options(parser)
     parser.set_defaults(run=None, parser=None)
     commands: Commands[Parser] = parser.add_subparsers(metavar="COMMAND", title="commands")
     for add in _COMMANDS:

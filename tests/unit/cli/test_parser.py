@@ -155,6 +155,42 @@ def test_options_stand_anywhere_among_the_words(argv: list[str], name: str, valu
     assert getattr(parser().parse_args(argv), name) == value
 
 
+@pytest.mark.parametrize(
+    ("argv", "name", "value"),
+    [
+        (["-b", "x:3", "topics", "list"], "bootstrap", "x:3"),
+        (["topics", "-b", "x:3", "list"], "bootstrap", "x:3"),
+        (["-bx:3", "produce", "t", "-k", ":", "file"], "bootstrap", "x:3"),
+        (["--bootstrap=x:3", "brokers", "config", "show", "a", "--json", "b"], "bootstrap", "x:3"),
+        (["--command-config", "c", "-b", "x:3", "consume", "t", "--", "u"], "command_config", "c"),
+        (["--http", "x:4", "segments", "t"], "http", "x:4"),
+        (["-b", "x:3", "topics", "list", "-b", "y:4"], "bootstrap", "y:4"),
+        (["-b", "list", "topics", "list"], "bootstrap", "list"),
+    ],
+)
+def test_which_broker_to_ask_may_be_said_before_the_command(argv: list[str], name: str, value: str) -> None:
+    arguments = parser().parse_args(argv)
+    assert getattr(arguments, name) == value
+    assert arguments.run is not None
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["-b", "x:3", "segments", "t"], "tiered segments: unrecognized arguments: -b"),
+        (["--http", "x:4", "topics", "list"], "tiered topics list: unrecognized arguments: --http"),
+        (["-b", "x:3", "topcs"], "invalid choice: 'topcs'"),
+        (["-b"], "argument -b/--bootstrap: expected one argument"),
+        (["-q", "topics", "list"], "unrecognized arguments: -q"),
+    ],
+)
+def test_what_the_command_does_not_take_is_refused_before_it_too(
+    argv: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(argv) == 2
+    assert said in capsys.readouterr().err
+
+
 def test_options_that_nobody_knows_are_refused_among_the_words(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["produce", "t", "--nope", "file"]) == 2
     assert "tiered produce: unrecognized arguments: --nope" in capsys.readouterr().err
