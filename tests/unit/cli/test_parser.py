@@ -136,6 +136,7 @@ def test_offsets_are_understood(text: str, start: Start) -> None:
         (["produce", "t", "-k", ":"], "file", None),
         (["produce", "-k", ":", "--", "t", "-file"], "file", "-file"),
         (["topics", "create", "a", "-p", "3", "b", "c"], "topics", ["a", "b", "c"]),
+        (["topics", "create", "a", "-r", "3", "b"], "replication_factor", 3),
         (["topics", "describe", "a", "--json", "b"], "topics", ["a", "b"]),
         (["topics", "delete", "a", "--if-exists", "b"], "topics", ["a", "b"]),
         (["topics", "reassign", "a", "--to", "1,2", "b:0"], "topics", ["a", "b:0"]),

@@ -15,7 +15,7 @@ def add_topics(commands: "Commands[Parser]") -> None:
     create.add_argument("topics", metavar="TOPIC", nargs="+")
     create.add_argument("-p", "--partitions", metavar="N", type=positive, help="partitions (the broker's default)")
     create.add_argument(
-        "--replication-factor", metavar="N", type=positive, help="replicas of each (the broker's default)"
+        "-r", "--replication-factor", metavar="N", type=positive, help="replicas of each (the broker's default)"
     )
     _config_option(create)
     create.add_argument("--if-not-exists", action="store_true", help="a topic that exists is no failure")
