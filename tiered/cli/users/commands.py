@@ -1,4 +1,4 @@
-"""`tiered users list|create|delete`: who may log in by a password.
+"""`tiered users list|create|set-password|delete`: who may log in by a password.
 
 Owns these commands' words, and the two ways: over the Kafka protocol, or with --meta into the metadata store itself,
 where the first user must come from when brokers let in nobody who has not logged in. A password is read from a
@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tiered.cli.client.cluster import run_with_cluster
 from tiered.cli.failure import CommandFailed, UsageError
+from tiered.cli.names import nearest_names
 from tiered.cli.output import Cell, print_json, print_table, say
 from tiered.errors import TieredError
 from tiered.meta import cluster as cluster_row
@@ -51,27 +52,49 @@ def run_list(arguments: argparse.Namespace) -> None:
 
 def run_create(arguments: argparse.Namespace) -> None:
     """`users create`."""
+    new_password = _new_password(arguments)
+
+    def change(users: Users) -> Change:
+        if arguments.user in users:
+            raise CommandFailed(
+                f"user {arguments.user} exists already: nothing was changed. "
+                f"`tiered users set-password {arguments.user}` gives a new password"
+            )
+        return new_password(_chosen(arguments) or [ScramMechanism.SHA_512]), ()
+
+    if arguments.meta is not None:
+        _make_folder(arguments.meta)
+    _alter(arguments, change, "created, and can log in")
+
+
+def run_set_password(arguments: argparse.Namespace) -> None:
+    """`users set-password`."""
+    new_password = _new_password(arguments)
+
+    def change(users: Users) -> Change:
+        # A password that counted for one mechanism alone would leave the old one good for the other.
+        mechanisms = _existing(arguments, users)
+        return new_password(_chosen(arguments) or mechanisms), ()
+
+    _alter(arguments, change, "has this password now")
+
+
+def _new_password(arguments: argparse.Namespace) -> Callable[[Sequence[ScramMechanism]], list[NewPassword]]:
+    """The password that was typed, for the mechanisms that it gets. Raises UsageError."""
     if not MIN_ITERATIONS <= arguments.iterations <= MAX_ITERATIONS:
         raise UsageError(f"--iterations must be {MIN_ITERATIONS} to {MAX_ITERATIONS}")
     if not 0 < len(arguments.user) <= MAX_USER_NAME:
         raise UsageError(f"a user's name has 1 to {MAX_USER_NAME} characters")
     password = _password(arguments)
-
-    def change(users: Users) -> Change:
-        return [_new(how, password, arguments.iterations) for how in _mechanisms(arguments, users, new=True)], ()
-
-    if arguments.meta is not None:
-        _make_folder(arguments.meta)
-    _alter(arguments, change, "has this password now")
+    return lambda mechanisms: [_new(mechanism, password, arguments.iterations) for mechanism in mechanisms]
 
 
 def run_delete(arguments: argparse.Namespace) -> None:
     """`users delete`."""
 
     def change(users: Users) -> Change:
-        if arguments.user not in users:
-            raise CommandFailed(f"there is no user {arguments.user}; `tiered users list` shows those that there are")
-        return (), _mechanisms(arguments, users, new=False)
+        mechanisms = _existing(arguments, users)
+        return (), _chosen(arguments) or mechanisms
 
     _alter(arguments, change, "cannot log in any more")
 
@@ -110,11 +133,20 @@ def _alter(arguments: argparse.Namespace, change: Callable[[Users], Change], don
         say(f"user {arguments.user} {done}{how}")
 
 
-def _mechanisms(arguments: argparse.Namespace, users: Users, *, new: bool) -> Sequence[ScramMechanism]:
-    if arguments.mechanism:
-        return [ScramMechanism(each) for each in dict.fromkeys(arguments.mechanism)]
-    # A password that counted for one mechanism alone would leave the old one good for the other.
-    return list(users.get(arguments.user, ())) or ([ScramMechanism.SHA_512] if new else [])
+def _existing(arguments: argparse.Namespace, users: Users) -> Sequence[ScramMechanism]:
+    """The mechanisms that the user has a password for. Raises CommandFailed when there is no such user."""
+    if arguments.user not in users:
+        similar = nearest_names(arguments.user, users)
+        raise CommandFailed(
+            f"there is no user {arguments.user}{similar}; `tiered users list` shows those that there are, "
+            f"`tiered users create {arguments.user}` makes this one"
+        )
+    return list(users[arguments.user])
+
+
+def _chosen(arguments: argparse.Namespace) -> Sequence[ScramMechanism]:
+    """The mechanisms that were named on the command line, which may be none."""
+    return [ScramMechanism(name) for name in dict.fromkeys(arguments.mechanism or ())]
 
 
 def _new(mechanism: ScramMechanism, password: str, iterations: int) -> NewPassword:
