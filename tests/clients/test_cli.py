@@ -168,7 +168,7 @@ def test_a_topics_life(tiered: Tiered) -> None:
     assert described["configs"] == [{"name": "retention.ms", "value": "1000000", "source": "topic"}]
     assert described["partitions"][1] == {
         "partition": 1, "leader": 1, "leader_epoch": 0, "replicas": [1], "in_sync_replicas": [1],
-        "log_start_offset": 0, "local_log_start_offset": 0, "high_watermark": 0,
+        "out_of_sync_replicas": [], "log_start_offset": 0, "local_log_start_offset": 0, "high_watermark": 0,
     }  # fmt: skip
     tiered.out("produce", "life", "-p", "1", lines=b"a\nb\n")
     altered = ("-p", "3", "-c", "segment.bytes=1MiB", "--delete-config", "retention.ms")
@@ -186,7 +186,8 @@ def test_a_topics_life(tiered: Tiered) -> None:
     assert ["life", "3", "1", str(listed["local_bytes"]), "B", "delete", listed["topic_id"]] in rows
     table = tiered.out("topics", "describe", "life").decode().splitlines()
     assert table[0].startswith(f"life  id {described['topic_id']}  3 partitions, 1 replica")
-    assert table[3].split() == ["1", "1", "0", "1", "1", "0", "0", "2"]
+    assert table[3].split() == ["1", "1", "0", "1", "1", "-", "0", "0", "2"]
+    assert tiered.out("topics", "list", "--under-replicated").startswith(b"no under-replicated topic; every replica")
     assert tiered.out("topics", "delete", "life") == b"life deleted\n"
     assert "life" not in tiered.out("topics", "list", "--quiet").decode().split()
 

@@ -213,6 +213,13 @@ def test_a_move_is_throttled_shown_and_cancelled(tiered: Command, tmp_path: Path
     assert (moving["adding_replicas"], moving["removing_replicas"]) == ([target], before)
     assert moving["copied_bytes"] < moving["leader_bytes"]
     assert "slow" in tiered("topics", "reassignments")
+    (listed,) = tiered.json("topics", "list", "--under-replicated")
+    assert (listed["topic"], listed["under_replicated"]) == ("slow", 1)
+    assert tiered("topics", "list", "--under-replicated", "-q") == "slow\n"
+    assert tiered("topics", "list", "--under-replicated").splitlines()[1].split()[-1] == "1"
+    described = tiered("topics", "describe", "slow").splitlines()
+    assert described[0].endswith(", 1 partition under-replicated")
+    assert described[2].split()[4:6] == [str(before[0]), str(target)], "in sync, and not"
     assert "not complete after 1 s" in tiered(
         "topics", "reassign", "slow", "--replicas", str(target), "--timeout", "1", code=1
     )

@@ -36,6 +36,11 @@ class PartitionMetadata:
     replicas: tuple[int, ...]
     in_sync_replicas: tuple[int, ...]
 
+    @property
+    def out_of_sync_replicas(self) -> tuple[int, ...]:
+        """The replicas that lack records, or whose broker is away; the partition is under-replicated by these."""
+        return tuple(broker_id for broker_id in self.replicas if broker_id not in self.in_sync_replicas)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicMetadata:

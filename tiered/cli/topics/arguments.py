@@ -23,6 +23,9 @@ def add_topics(commands: "Commands[Parser]") -> None:
 
     listing = command(actions, "list", "topics.commands:run_list", "list topics")
     listing.add_argument("--internal", action="store_true", help="show internal topics as well")
+    listing.add_argument(
+        "--under-replicated", action="store_true", help="those alone that have a partition with a replica out of sync"
+    )
     listing.add_argument("-q", "--quiet", action="store_true", help="names alone, one a line")
 
     describe = command(

@@ -43,6 +43,8 @@ _CREATE_PARTITIONS = 37
 async def run_list(arguments: argparse.Namespace, cluster: Cluster) -> None:
     """`topics list`."""
     found = [each for each in await all_topics(cluster) if arguments.internal or not each.is_internal]
+    if arguments.under_replicated:
+        found = [topic for topic in found if _under_replicated(topic)]
     if arguments.quiet and not arguments.json:
         for each in found:
             say(each.name)
@@ -50,10 +52,17 @@ async def run_list(arguments: argparse.Namespace, cluster: Cluster) -> None:
     listed = await _listed(cluster, found)
     if arguments.json:
         print_json(listed)
-    elif not found:
-        say(await none_to_see(cluster, "topic", "`tiered topics create NAME` makes one"))
+    elif found:
+        titles = "TOPIC >PARTITIONS >REPLICAS >LOCAL POLICY ID"
+        rows = [_listed_row(topic) for topic in listed]
+        if arguments.under_replicated:
+            titles += " >UNDER-REPLICATED"
+            rows = [[*row, topic["under_replicated"]] for row, topic in zip(rows, listed, strict=True)]
+        print_table(titles, rows)
+    elif arguments.under_replicated:
+        say(await none_to_see(cluster, "under-replicated topic", "every replica is in sync"))
     else:
-        print_table("TOPIC >PARTITIONS >REPLICAS >LOCAL POLICY ID", map(_listed_row, listed))
+        say(await none_to_see(cluster, "topic", "`tiered topics create NAME` makes one"))
 
 
 def min_in_sync_warning(configs: Mapping[str, str | None], replicas: int) -> str | None:
@@ -200,6 +209,7 @@ async def _description(cluster: Cluster, topic: TopicMetadata, *, everything: bo
                 "leader_epoch": each.leader_epoch,
                 "replicas": list(each.replicas),
                 "in_sync_replicas": list(each.in_sync_replicas),
+                "out_of_sync_replicas": list(each.out_of_sync_replicas),
                 "log_start_offset": starts.get(each.partition),
                 "local_log_start_offset": local_starts.get(each.partition),
                 "high_watermark": ends.get(each.partition),
@@ -223,9 +233,11 @@ async def _configs(cluster: Cluster, topic: str, *, everything: bool) -> list[di
 def _show(topic: dict[str, Any]) -> None:
     partitions = topic["partitions"]
     shape = f"{counted(len(partitions), 'partition')}, {counted(topic['replicas'], 'replica')}"
+    if topic["under_replicated"]:
+        shape += f", {counted(topic['under_replicated'], 'partition')} under-replicated"
     say(f"{topic['topic']}  id {topic['topic_id']}  {shape}")
     print_table(
-        ">PARTITION >LEADER >EPOCH REPLICAS IN-SYNC >START >LOCAL-START >END",
+        ">PARTITION >LEADER >EPOCH REPLICAS IN-SYNC NOT-IN-SYNC >START >LOCAL-START >END",
         [
             [
                 each["partition"],
@@ -233,6 +245,7 @@ def _show(topic: dict[str, Any]) -> None:
                 each["leader_epoch"],
                 ",".join(map(str, each["replicas"])),
                 ",".join(map(str, each["in_sync_replicas"])),
+                ",".join(map(str, each["out_of_sync_replicas"])),
                 each["log_start_offset"],
                 each["local_log_start_offset"],
                 each["high_watermark"],
@@ -254,7 +267,13 @@ def _summary(topic: TopicMetadata) -> dict[str, Any]:
         "internal": topic.is_internal,
         "partition_count": len(topic.partitions),
         "replicas": topic.replication_factor,
+        "under_replicated": len(_under_replicated(topic)),
     }
+
+
+def _under_replicated(topic: TopicMetadata) -> list[int]:
+    """The partitions that have a replica which is not in sync."""
+    return [partition.partition for partition in topic.partitions if partition.out_of_sync_replicas]
 
 
 def _report(
