@@ -14,6 +14,7 @@ import psutil  # type: ignore[import-untyped]
 import pytest
 
 from tests.support.transactional_producers import begun, send
+from tiered import __version__
 from tiered.cli import main
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def test_each_leader_deletes_the_records_of_its_partitions(tiered: Command) -> N
     assert {each["partition"]: each["log_start_offset"] for each in tiered.partitions("emptied")} == ends
 
 
-def test_brokers_are_listed_with_what_they_carry(tiered: Command) -> None:
+def test_brokers_are_listed_with_what_they_carry(tiered: Command, three_brokers: "ThreeBrokers") -> None:
     tiered("topics", "create", "listed", "-p", "3", "--replication-factor", "3")
     found = tiered.json("brokers", "list")
     assert [each["broker"] for each in found] == [1, 2, 3]
@@ -119,7 +120,15 @@ def test_brokers_are_listed_with_what_they_carry(tiered: Command) -> None:
     assert all(each["in_service"] and each["leaders"] >= 1 and each["replicas"] >= 3 for each in found)
     assert sum(each["controller"] for each in found) == 1
     assert tiered("brokers", "list", "-q").split() == ["1", "2", "3"]
-    assert "BROKER" in tiered("brokers", "list")
+    shown = tiered("brokers", "list", "--http", three_brokers.broker(2).http).splitlines()
+    assert shown[0].split()[:7] == ["BROKER", "ADDRESS", "RACK", "STATE", "VERSION", "LOCAL", "FREE"]
+    assert len(shown) == 4, "nothing is unknown"
+    found = tiered.json("brokers", "list", "--http", three_brokers.broker(2).http)
+    assert [broker["version"] for broker in found] == [__version__] * 3
+    assert all(0 < broker["disk_usable_bytes"] < broker["disk_total_bytes"] for broker in found)
+    (other, *_) = tiered.json("brokers", "list", "--http", "127.0.0.1:1")
+    assert other["version"] is None
+    assert other["unknown"]["version"].startswith("cannot reach 127.0.0.1:1")
 
 
 def test_a_broker_is_described_with_the_room_on_its_disk(tiered: Command) -> None:
@@ -153,6 +162,8 @@ def test_draining_moves_every_replica_and_no_record_is_lost(tiered: Command, thr
     assert "no replica left to move" in tiered("brokers", "drain", "3")
     assert "in service: stop it first" in tiered("brokers", "remove", "3", code=1)
     assert three_brokers.broker(3).stop() == 0
+    shown = tiered("brokers", "list", "--http", three_brokers.broker(1).http)
+    assert shown.endswith("\n\nversion and disk of broker 3 not known: it is out of service\n")
     assert tiered("brokers", "remove", "3") == "broker 3 removed\n"
     assert [each["broker"] for each in tiered.json("brokers", "list")] == [1, 2]
     assert "there is no broker 3" in tiered("brokers", "describe", "3", code=1)

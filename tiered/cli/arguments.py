@@ -134,14 +134,19 @@ def json_option(parser: argparse.ArgumentParser, means: str = "print JSON") -> N
 
 def http_options(parser: argparse.ArgumentParser) -> None:
     """Which broker's HTTP door to ask, and whether to answer in JSON."""
+    http_address_option(parser)
+    command_config_option(parser)
+    json_option(parser)
+
+
+def http_address_option(parser: argparse.ArgumentParser) -> None:
+    """Which broker's HTTP door to ask."""
     parser.add_argument(
         "--http",
         metavar="URL",
         default=os.environ.get("TIERED_HTTP_URL") or os.environ.get("TIERED_HTTP") or DEFAULT_HTTP,
         help=f"a broker's HTTP address (TIERED_HTTP_URL, else TIERED_HTTP, else {DEFAULT_HTTP})",
     )
-    command_config_option(parser)
-    json_option(parser)
 
 
 def number(text: str) -> int:

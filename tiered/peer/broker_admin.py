@@ -41,6 +41,7 @@ class DescribedBroker:
 class DescribedCluster:
     """The brokers by id. `controller_id` is -1 while there is none."""
 
+    cluster_id: str
     controller_id: int
     brokers: Mapping[int, DescribedBroker]
 
@@ -84,6 +85,7 @@ async def describe_cluster(cluster: Cluster) -> DescribedCluster:
     )
     require_success(answer, "the cluster did not describe itself")
     return DescribedCluster(
+        cluster_id=answer.cluster_id,
         controller_id=answer.controller_id,
         brokers={
             each.broker_id: DescribedBroker(
@@ -101,12 +103,13 @@ async def describe_cluster(cluster: Cluster) -> DescribedCluster:
 async def local_disk(cluster: Cluster, broker_id: int) -> LocalDisk | None:
     """The replicas on the broker's disks; None where it has gone away, or does not tell this client."""
     try:
-        return await _local_disk(cluster, broker_id)
+        return await describe_disk(cluster, broker_id)
     except TieredError:
         return None
 
 
-async def _local_disk(cluster: Cluster, broker_id: int) -> LocalDisk:
+async def describe_disk(cluster: Cluster, broker_id: int) -> LocalDisk:
+    """The replicas on the broker's disks. Raises BrokerError with the broker's reason."""
     answer = await cluster.request(
         DESCRIBE_LOG_DIRS, lambda make: make.DescribeLogDirsRequest(topics=None), broker_id=broker_id
     )

@@ -10,8 +10,10 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from tiered.cli import main
+from tiered.cli.brokers.own_facts import broker_versions
 from tiered.cli.client.http_api import HttpApi
 from tiered.cli.failure import CommandFailed
+from tiered.peer.broker_admin import DescribedBroker, DescribedCluster
 
 Answer = Callable[[str], tuple[int, bytes]]
 
@@ -123,3 +125,37 @@ def test_another_server_is_recognised_as_such(serving: Callable[[Answer], str], 
 def test_a_broker_that_is_not_there_is_a_failure_that_says_how_to_start_one() -> None:
     with pytest.raises(CommandFailed, match=r"is the broker running\? Start it with `tiered serve`"):
         HttpApi("127.0.0.1:1").topics()
+
+
+def described(cluster_id: str) -> DescribedCluster:
+    brokers = {
+        number: DescribedBroker(broker_id=number, host="h", port=9092, rack=None, is_fenced=number == 3)
+        for number in (1, 2, 3, 4)
+    }
+    return DescribedCluster(cluster_id=cluster_id, controller_id=1, brokers=brokers)
+
+
+def test_a_version_that_no_broker_says_is_not_known_for_a_reason(serving: Callable[[Answer], str]) -> None:
+    answer = {
+        "cluster_id": "ours",
+        "brokers": [
+            {"broker_id": 1, "state": "live", "version": "1.2.3"},
+            {"broker_id": 2, "state": "silent", "version": None},
+            {"broker_id": 3, "state": "fenced", "version": None},
+        ],
+    }
+    url = serving(lambda _: (200, json.dumps(answer).encode()))
+    assert {number: str(version) for number, version in broker_versions(described("ours"), url).items()} == {
+        1: "1.2.3",
+        2: "it does not answer over HTTP",
+        3: "it is out of service",
+        4: "it does not answer over HTTP",
+    }
+
+
+def test_the_versions_of_another_cluster_are_not_taken_for_those_of_this_one(serving: Callable[[Answer], str]) -> None:
+    answer = {"cluster_id": "theirs", "brokers": [{"broker_id": 1, "state": "live", "version": "1.2.3"}]}
+    url = serving(lambda _: (200, json.dumps(answer).encode()))
+    assert "belongs to another cluster" in str(broker_versions(described("ours"), url)[1])
+    assert "cannot reach" in str(broker_versions(described("ours"), "127.0.0.1:1")[1])
+    assert "must be a URL" in str(broker_versions(described("ours"), "ftp://x")[1])

@@ -1,6 +1,6 @@
 """The arguments of `tiered brokers`: argparse and nothing else."""
 
-from tiered.cli.arguments import Commands, Parser, broker_options, command, number
+from tiered.cli.arguments import Commands, Parser, broker_options, command, http_address_option, number
 from tiered.cli.moves.arguments import broker_ids, move_options
 
 
@@ -13,6 +13,7 @@ def add_brokers(commands: "Commands[Parser]") -> None:
         actions, "list", "brokers.commands:run_list", "list the brokers, what they lead and whether they are in service"
     )
     listing.add_argument("-q", "--quiet", action="store_true", help="numbers alone, one a line")
+    http_address_option(listing)
 
     describe = command(
         actions, "describe", "brokers.commands:run_describe", "show what brokers hold, and how much room they have"

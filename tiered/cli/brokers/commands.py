@@ -7,6 +7,7 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tiered.cli.brokers.own_facts import OwnFacts, own_facts
 from tiered.cli.client.cluster import all_topics, with_cluster
 from tiered.cli.failure import CommandFailed, UsageError
 from tiered.cli.moves.following import carry_out, replicas_of, require_brokers
@@ -17,6 +18,7 @@ from tiered.peer import Cluster, TopicMetadata
 from tiered.peer.broker_admin import (
     DescribedBroker,
     DescribedCluster,
+    LocalDisk,
     describe_cluster,
     local_disk,
     unregister_broker,
@@ -36,11 +38,14 @@ async def run_list(arguments: argparse.Namespace, cluster: Cluster) -> None:
         # There is always one, of the offsets. A 0 would say that all is in sync.
         found = [each | dict.fromkeys(COUNTS) for each in found]
         complain(arguments, "you may see no topic, so nothing is counted: give the --command-config of an operator")
-    if arguments.json:
-        print_json(found)
-    elif arguments.quiet:
+    if arguments.quiet and not arguments.json:
         for each in found:
             say(str(each["broker"]))
+        return
+    facts = await own_facts(cluster, described, arguments.http, arguments.command_config)
+    found = [broker | _own_fields(facts[broker["broker"]]) for broker in found]
+    if arguments.json:
+        print_json(found)
     else:
         _show_list(found)
 
@@ -86,8 +91,7 @@ async def run_drain(arguments: argparse.Namespace, cluster: Cluster) -> int:
             f"hold them: start another broker, or give it fewer with `tiered topics reassign {topic} --to N,... "
             "--replication-factor N`"
         ) from error
-    names = ", ".join(map(str, sorted(leaving)))
-    words = f"broker {names}" if len(leaving) == 1 else f"brokers {names}"
+    words = _named(sorted(leaving))
     return await carry_out(
         arguments,
         cluster,
@@ -154,6 +158,23 @@ def _summary(broker: DescribedBroker, described: DescribedCluster, topics: Seque
     }
 
 
+def _own_fields(facts: OwnFacts) -> dict[str, Any]:
+    disk = facts.disk
+    return {
+        "version": facts.version,
+        **_disk_fields(disk),
+        "local_bytes": None if disk is None else sum(disk.replica_bytes.values()),
+        "unknown": dict(facts.unknown),
+    }
+
+
+def _disk_fields(disk: LocalDisk | None) -> dict[str, int | None]:
+    return {
+        "disk_total_bytes": None if disk is None or disk.total_bytes < 0 else disk.total_bytes,
+        "disk_usable_bytes": None if disk is None or disk.usable_bytes < 0 else disk.usable_bytes,
+    }
+
+
 async def _description(
     cluster: Cluster, broker: DescribedBroker, described: DescribedCluster, topics: Sequence[TopicMetadata]
 ) -> dict[str, Any]:
@@ -161,8 +182,7 @@ async def _description(
     disk = None if broker.is_fenced else await local_disk(cluster, broker.broker_id)
     return {
         **_summary(broker, described, topics),
-        "disk_total_bytes": None if disk is None or disk.total_bytes < 0 else disk.total_bytes,
-        "disk_usable_bytes": None if disk is None or disk.usable_bytes < 0 else disk.usable_bytes,
+        **_disk_fields(disk),
         "partitions": [
             {
                 "topic": topic.name,
@@ -178,6 +198,10 @@ async def _description(
     }
 
 
+def _named(numbers: Sequence[int]) -> str:
+    return f"{'broker' if len(numbers) == 1 else 'brokers'} {', '.join(map(str, numbers))}"
+
+
 def _state(broker: Mapping[str, Any]) -> str:
     return ("controller" if broker["controller"] else "in service") if broker["in_service"] else "out of service"
 
@@ -189,11 +213,24 @@ def _show_list(found: Sequence[Mapping[str, Any]]) -> None:
             host_and_port(each["host"], each["port"]),
             each["rack"],
             _state(each),
+            each["version"],
+            in_bytes(each["local_bytes"]),
+            in_bytes(each["disk_usable_bytes"]),
             *(each[count] for count in ("leaders", "replicas", "not_in_sync")),
         ]
         for each in found
     ]
-    print_table(">BROKER ADDRESS RACK STATE >LEADS >REPLICAS >NOT-IN-SYNC", rows)
+    print_table(">BROKER ADDRESS RACK STATE VERSION >LOCAL >FREE >LEADS >REPLICAS >NOT-IN-SYNC", rows)
+    brokers_lacking: dict[tuple[str, str], list[int]] = {}
+    for broker in found:
+        unknown: Mapping[str, str] = broker["unknown"]
+        for why in dict.fromkeys(unknown.values()):
+            facts = " and ".join(name for name in unknown if unknown[name] == why)
+            brokers_lacking.setdefault((facts, why), []).append(broker["broker"])
+    if brokers_lacking:
+        say()
+    for (facts, why), numbers in brokers_lacking.items():
+        say(f"{facts} of {_named(numbers)} not known: {why}")
 
 
 def _show(broker: Mapping[str, Any]) -> None:

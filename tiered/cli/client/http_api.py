@@ -60,6 +60,12 @@ class HttpApi:
         _list_in(answer, "runs")
         return answer
 
+    def cluster(self) -> dict[str, Any]:
+        """The cluster with its brokers, as the broker that answers knows them and as each says of itself."""
+        answer = self._ask("GET", "/api/v1/cluster")
+        _list_in(answer, "brokers")
+        return answer
+
     def reconcile(self) -> dict[str, Any]:
         """The differences that brokers have found between disk, metadata store and object store."""
         answer = self._ask("GET", "/api/v1/reconcile")
