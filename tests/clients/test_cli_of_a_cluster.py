@@ -41,6 +41,12 @@ class Command:
         assert ended == code, captured.out + captured.err
         return captured.err if code else captured.out
 
+    def lines(self, *argv: str, code: int) -> list[str]:
+        """What a command that has something to complain of prints on stdout."""
+        self._capsys.readouterr()
+        assert main([*argv, "--bootstrap", self._bootstrap]) == code
+        return self._capsys.readouterr().out.splitlines()
+
     def json(self, *argv: str) -> Any:
         return json.loads(self(*argv, "--json"))
 
@@ -164,6 +170,14 @@ def test_draining_moves_every_replica_and_no_record_is_lost(tiered: Command, thr
     assert three_brokers.broker(3).stop() == 0
     shown = tiered("brokers", "list", "--http", three_brokers.broker(1).http)
     assert shown.endswith("\n\nversion and disk of broker 3 not known: it is out of service\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TIERED_HTTP_URL", three_brokers.broker(1).http)
+        lines = tiered.lines("doctor", "--only", "broker", code=1)
+    dead = [line for line in lines if line.startswith("fail")]
+    assert len(dead) == 1
+    assert "broker 3 is registered, out of service, and does not answer" in dead[0]
+    ready = [line for line in lines if line.startswith("ok") and "says that it serves" in line]
+    assert [line.split()[2:4] for line in ready] == [["broker", "1"], ["broker", "2"]]
     assert tiered("brokers", "remove", "3") == "broker 3 removed\n"
     assert [each["broker"] for each in tiered.json("brokers", "list")] == [1, 2]
     assert "there is no broker 3" in tiered("brokers", "describe", "3", code=1)

@@ -12,7 +12,7 @@ from urllib.parse import quote, urlsplit
 
 from tiered.cli.client.command_config import command_security
 from tiered.cli.failure import CommandFailed, UsageError
-from tiered.config.client_security import http_login
+from tiered.config.client_security import ClientSecurity, http_login
 from tiered.errors import InvalidConfig
 from tiered.tls import client_context
 
@@ -24,8 +24,13 @@ _SHOWN_CHARS = 300
 class HttpApi:
     """The HTTP API behind `http_url`, for example `http://127.0.0.1:8080`."""
 
-    def __init__(self, http_url: str, command_config: str | None = None) -> None:
-        """`command_config` names whom to trust for https; the system's certificate authorities without it."""
+    def __init__(
+        self, http_url: str, command_config: str | None = None, *, security: ClientSecurity | None = None
+    ) -> None:
+        """`command_config` names whom to trust for https; the system's certificate authorities without it.
+
+        `security` is used in place of what a `command_config` says.
+        """
         parts = urlsplit(http_url if "://" in http_url else f"http://{http_url}")
         try:
             port = parts.port
@@ -34,7 +39,8 @@ class HttpApi:
         if parts.scheme not in ("http", "https") or not parts.hostname or port == -1:
             raise UsageError(f"--http {http_url} is not allowed: it must be a URL such as http://127.0.0.1:8080")
         self._url = http_url
-        security = command_security(command_config).security
+        if security is None:
+            security = command_security(command_config).security
         self._tls = client_context(security) if parts.scheme == "https" else None
         try:
             self._login = http_login(security, parts)

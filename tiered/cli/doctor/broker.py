@@ -1,4 +1,4 @@
-"""The area `broker`: one that runs, or should: is it ready, do clients reach it, does a record come back.
+"""The area `broker`: those that run, or should: are they ready, do clients reach them, does a record come back.
 
 Asks over both doors. Creates a topic only with `--write`, and deletes it in the end.
 """
@@ -6,17 +6,20 @@ Asks over both doors. Creates a topic only with `--write`, and deletes it in the
 import asyncio
 import http.client
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from tiered.cli.client.http_api import HttpApi
 from tiered.cli.client.wrong_port import wanted_login
 from tiered.cli.doctor.findings import CheckResult, Situation, fail, ok, warn
+from tiered.cli.failure import CommandFailed, UsageError
 from tiered.cli.output import counted, in_bytes
 from tiered.config.addresses import host_and_port
 from tiered.config.tls import ListenerTls
 from tiered.errors import Corrupt, InvalidConfig, Retriable, TieredError
 from tiered.formats.record_batch import Record, encode_batch, exact_batches, records
 from tiered.peer import Cluster, ClusterMetadata, ConnectionLost, Peer, parse_bootstrap
+from tiered.peer.broker_admin import DescribedBroker, DescribedCluster, describe_cluster
 from tiered.peer.security import PeerSecurity
 from tiered.peer.topic_admin import create_topics, delete_topics
 from tiered.runtime import SystemClock, new_uuid
@@ -35,12 +38,20 @@ def broker(situation: Situation) -> Iterator[CheckResult]:
     if not asked_for and options.listeners[0].port == 0:
         yield ok("kafka", "--kafka takes any free port: name a running broker with --bootstrap", running=None)
         return
-    findings = asyncio.run(_ask(bootstrap, situation.security, must_run=asked_for, may_write=situation.may_write))
+    findings, registered = asyncio.run(
+        _ask(bootstrap, situation.security, must_run=asked_for, may_write=situation.may_write)
+    )
     yield from findings
-    runs = any(each.measured.get("running") for each in findings)
     is_that_one = bootstrap == f"{_reachable(options.listeners[0].host)}:{options.listeners[0].port}"
-    if runs and options.http_port and is_that_one:
-        yield _http(_reachable(options.http_host), options.http_port, options.http_tls, situation.security)
+    if registered is None:
+        return
+    http_url = situation.http_url
+    if options.http_port and is_that_one:
+        host = _reachable(options.http_host)
+        yield _http(host, options.http_port, options.http_tls, situation.security)
+        http_url = http_url or f"{'http' if options.http_tls is None else 'https'}://{host}:{options.http_port}"
+    if len(registered.brokers) > 1 or not is_that_one:
+        yield from _readiness(http_url, registered, situation.security)
 
 
 def _reachable(host: str) -> str:
@@ -49,36 +60,41 @@ def _reachable(host: str) -> str:
     return f"[{shown}]" if ":" in shown else shown
 
 
-async def _ask(bootstrap: str, security: PeerSecurity, *, must_run: bool, may_write: bool) -> list[CheckResult]:
+async def _ask(
+    bootstrap: str, security: PeerSecurity, *, must_run: bool, may_write: bool
+) -> tuple[list[CheckResult], DescribedCluster | None]:
+    """The findings, and the registered brokers where one of them answers."""
     try:
         addresses = parse_bootstrap(bootstrap)
     except InvalidConfig as error:
-        return [fail("kafka", str(error), "Correct --bootstrap HOST:PORT.")]
+        return [fail("kafka", str(error), "Correct --bootstrap HOST:PORT.")], None
     clock = SystemClock()
     async with Cluster(addresses, timeout_ms=TIMEOUT_MS, security=security) as cluster:
         began_ms = clock.monotonic_ms()
         try:
             described = await _metadata(cluster, addresses)
+            took_ms = clock.monotonic_ms() - began_ms
+            registered = await describe_cluster(cluster)
         except Retriable as error:
             if not security.security.protocol.uses_sasl and (wanted := await wanted_login(addresses, security)):
-                return [fail("kafka", wanted, "Or name a listener that wants none with --bootstrap.")]
+                return [fail("kafka", wanted, "Or name a listener that wants none with --bootstrap.")], None
             if must_run or not isinstance(error, ConnectionLost):
-                return [fail("kafka", f"{bootstrap} does not answer: {error}", "Start it, or correct --bootstrap.")]
-            return [ok("kafka", f"no broker runs at {bootstrap}", running=False)]
+                advice = "Start it, or correct --bootstrap."
+                return [fail("kafka", f"{bootstrap} does not answer: {error}", advice)], None
+            return [ok("kafka", f"no broker runs at {bootstrap}", running=False)], None
         except Corrupt as error:
             advice = "Name a Kafka address; HTTP and TLS ports answer otherwise."
-            return [fail("kafka", f"what answers at {bootstrap} is no Kafka broker: {error}", advice)]
+            return [fail("kafka", f"what answers at {bootstrap} is no Kafka broker: {error}", advice)], None
         except TieredError as error:
-            return [fail("kafka", f"{bootstrap} answers with an error: {error}", "See the broker's log.")]
-        took_ms = clock.monotonic_ms() - began_ms
+            return [fail("kafka", f"{bootstrap} answers with an error: {error}", "See the broker's log.")], None
         names = counted(len(described.topics), "topic")
         message = f"{bootstrap} answers in {took_ms:.0f} ms: {counted(len(described.brokers), 'broker')}, {names}"
         found = [ok("kafka", message, running=True, metadata_ms=took_ms)]
         found += await _leaders(described)
-        found += [await _advertised(each.host, each.port, security) for each in described.brokers.values()]
+        found += await asyncio.gather(*(_advertised(broker, security) for broker in registered.brokers.values()))
         if may_write:
             found.append(await _round_trip(cluster, clock))
-    return found
+    return found, registered
 
 
 async def _metadata(cluster: Cluster, addresses: Sequence[tuple[str, int]]) -> ClusterMetadata:
@@ -108,15 +124,51 @@ async def _leaders(described: ClusterMetadata) -> list[CheckResult]:
     return [fail("leaders", message, "Start the brokers that hold them.", leaderless=len(without))]
 
 
-async def _advertised(host: str, port: int, security: PeerSecurity) -> CheckResult:
-    """Connects to the address that the broker advertises, as clients do next."""
-    where = host_and_port(host, port)
+async def _advertised(broker: DescribedBroker, security: PeerSecurity) -> CheckResult:
+    """Connects to the address that a registered broker advertises, as clients do next."""
+    who, where = f"broker {broker.broker_id}", host_and_port(broker.host, broker.port)
     try:
-        (await Peer.connect(host, port, timeout_ms=TIMEOUT_MS, security=security)).close()
+        (await Peer.connect(broker.host, broker.port, timeout_ms=TIMEOUT_MS, security=security)).close()
     except TieredError as error:
-        advice = "Give --advertise HOST:PORT an address that clients can reach; they use it after the first answer."
-        return fail("advertised", f"the address that clients are given does not answer: {error}", advice)
-    return ok("advertised", f"clients are sent to {where}, which answers")
+        if broker.is_fenced:
+            advice = (
+                f"Start it; if it will not come back, `tiered brokers drain {broker.broker_id}` and then remove it."
+            )
+            return fail("registered", f"{who} is registered, out of service, and does not answer: {error}", advice)
+        advice = "Start it, or give its --advertise HOST:PORT an address that clients can reach."
+        return fail("advertised", f"{who} is registered, and the address of it does not answer: {error}", advice)
+    if broker.is_fenced:
+        return warn("registered", f"{who} answers at {where} and is out of service", "Let it start, or see its log.")
+    return ok("advertised", f"clients are sent to {where}, where {who} answers")
+
+
+def _readiness(http_url: str | None, registered: DescribedCluster, security: PeerSecurity) -> Iterator[CheckResult]:
+    """What each broker in service says of itself over HTTP, by way of the one at `http_url`."""
+    if http_url is None:
+        yield ok("readiness", "the brokers were not asked whether they are ready: TIERED_HTTP_URL names none of them")
+        return
+    advice = "Give TIERED_HTTP_URL the HTTP address of a broker of this cluster."
+    try:
+        answer = HttpApi(http_url, security=security.security).cluster()
+    except (CommandFailed, UsageError) as error:
+        yield warn("readiness", f"the brokers were not asked whether they are ready: {error}", advice)
+        return
+    if answer.get("cluster_id") != registered.cluster_id:
+        yield warn("readiness", f"the broker at {http_url} belongs to another cluster", advice)
+        return
+    rows = {row.get("broker_id"): row for row in answer["brokers"]}
+    for broker in registered.brokers.values():
+        health = rows.get(broker.broker_id, {}).get("health")
+        if broker.is_fenced:
+            continue
+        if not isinstance(health, dict):
+            yield fail(
+                "readiness",
+                f"broker {broker.broker_id} does not say over HTTP whether it is ready",
+                "See its log; brokers reach each other at the addresses of --http.",
+            )
+        else:
+            yield _health("readiness", f"broker {broker.broker_id}", health)
 
 
 async def _round_trip(cluster: Cluster, clock: SystemClock) -> CheckResult:
@@ -180,26 +232,29 @@ def _http(host: str, port: int, tls: ListenerTls | None, security: PeerSecurity)
         connection.close()
     if not isinstance(health, dict) or "serving" not in health:
         return warn("http", f"{where} is not a Tiered broker's", advice, status=status)
-    if not health["serving"]:
-        return fail("http", f"{where} says that it does not serve", "Wait for its start, or see its log.")
+    return _health("http", where, health)
+
+
+def _health(check: str, where: str, health: Mapping[str, Any]) -> CheckResult:
+    """The verdict on what one broker says of itself, as `/readyz` has it."""
+    if not health.get("serving"):
+        return fail(check, f"{where} says that it does not serve", "Wait for its start, or see its log.")
     if health.get("metadata_went_back"):
         advice = "Bring back a database that has them: docs/operations.md, When the database went back."
-        return fail("http", "the metadata store has lost commits, so nothing is served", advice)
+        return fail(check, f"{where}: the metadata store has lost commits, so nothing is served", advice)
     if health.get("failed_partitions"):
         shown = ", ".join(health["failed_partitions"][:3])
-        return fail(
-            "http", f"partitions that are not served: {shown}", "See the broker's log: it says what to do about each."
-        )
+        advice = "See the broker's log: it says what to do about each."
+        return fail(check, f"{where}: partitions that are not served: {shown}", advice)
     if health.get("disk_full"):
-        return fail("http", "its disk is full: it refuses produce", "Free some space; it goes on by itself.")
+        advice = "Free some space; it goes on by itself."
+        return fail(check, f"{where}: its disk is full, and it refuses produce", advice)
     findings = {kind: count for kind, count in dict(health.get("findings") or {}).items() if count}
     if findings:
         shown = ", ".join(f"{count} {kind}" for kind, count in findings.items())
         advice = "See `tiered reconcile`: it says what to do about each."
-        return warn(
-            "http", f"disk, metadata store and object store disagree: {shown}", advice, findings=sum(findings.values())
-        )
+        message = f"{where}: disk, metadata store and object store disagree: {shown}"
+        return warn(check, message, advice, findings=sum(findings.values()))
     backlog_bytes = int(health.get("upload_backlog_bytes", 0))
-    return ok(
-        "http", f"{where} says that it serves; {in_bytes(backlog_bytes)} wait for upload", backlog_bytes=backlog_bytes
-    )
+    message = f"{where} says that it serves; {in_bytes(backlog_bytes)} wait for upload"
+    return ok(check, message, backlog_bytes=backlog_bytes)

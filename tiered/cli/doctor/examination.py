@@ -54,6 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
         bootstrap=arguments.bootstrap,
         may_write=arguments.write,
         security=_security(arguments, options),
+        http_url=os.environ.get("TIERED_HTTP_URL") or None,
     )
     hide = hiding(secrets_of([options.meta_url, options.store_url], os.environ))
     found: list[tuple[str, CheckResult]] = []

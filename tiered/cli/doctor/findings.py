@@ -39,6 +39,8 @@ class Situation:
     may_write: bool
     security: PeerSecurity = field(default_factory=PeerSecurity)
     """How the broker's listener is entered."""
+    http_url: str | None = None
+    """The HTTP address of a broker of the cluster, where the environment names one for commands."""
 
 
 Area = Callable[[Situation], Iterator[CheckResult]]
