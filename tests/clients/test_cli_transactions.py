@@ -81,6 +81,32 @@ def test_a_transaction_is_described_with_its_partitions_and_since_when(tiered: T
     assert "did you mean described" in tiered.failure("transactions", "describe", "describd")
 
 
+def test_what_ends_a_read_of_committed_records_is_said(tiered: Tiered) -> None:
+    topic = create(tiered.broker, "unsettled", partitions=3)
+    tiered.out("produce", topic, "-p", "1", lines=b"settled\n")
+    made = begun(tiered.broker.bootstrap, "slow-writer", topic)
+    send(made, topic, "more", partition=2)
+    committed = ("consume", topic, "--isolation", "read_committed")
+    done = tiered.run(*committed)
+    assert done.stdout == b"settled\n"
+    (described,) = tiered.json("transactions", "describe", "slow-writer")
+    (line,) = done.stderr.decode().splitlines()
+    assert line.startswith(
+        "tiered consume: unsettled:0,2: read_committed ends at the open transaction of slow-writer "
+        f"(producer {described['producer_id']} epoch {described['producer_epoch']}), open since 2"
+    )
+    assert "the open transaction of slow-writer" in tiered.run(*committed, "-g", "of-unsettled").stderr.decode()
+    assert tiered.out("consume", topic, "-c", "3").count(b"\n") == 3, "uncommitted records are shown without a word"
+    assert tiered.out(*committed, "-p", "1") == b"settled\n", "nothing is open there"
+    assert tiered.out(*committed, "-o", ":0", "-p", "0") == b"", "it was to end before"
+    made.commit_transaction(WAIT_S)
+    until(lambda: tiered.out(*committed).count(b"\n") == 3)
+    hang(tiered, topic)
+    (line,) = tiered.run(*committed, "-p", "0").stderr.decode().splitlines()
+    assert f"an open transaction of producer {NEVER_HANDED_OUT} epoch 3" in line
+    assert "`tiered transactions find-hanging --topic unsettled` says whether it hangs" in line
+
+
 def test_an_abort_ends_what_is_open_and_fences_the_producer(tiered: Tiered) -> None:
     topic = create(tiered.broker, "aborted")
     made = begun(tiered.broker.bootstrap, "aborted", topic)

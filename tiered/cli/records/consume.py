@@ -15,7 +15,8 @@ from tiered.cli.client.cluster import all_topics, chosen_partitions, existing_to
 from tiered.cli.client.refusals import read_replica
 from tiered.cli.failure import EXIT_OK, CommandFailed, UsageError
 from tiered.cli.output import complain
-from tiered.cli.records.offset_range import End, Start, end_positions, range_of, start_positions
+from tiered.cli.records.offset_range import End, Start, range_of, start_positions
+from tiered.cli.records.open_transactions import ends_of, reasons_of_the_end
 from tiered.cli.records.record_text import LineFormat, Template, json_line_of, line_format_of
 from tiered.errors import CorruptBatch, RequestTimedOut, Retriable
 from tiered.formats.record_batch import BatchHeader, Record, records, verify_crc, whole_batches
@@ -70,13 +71,18 @@ def run(arguments: argparse.Namespace) -> int:
             return
         positions: dict[TopicPartition, int] = {}
         ends: dict[TopicPartition, int] = {}
+        early_ends: dict[TopicPartition, int] = {}
         for topic in topics:
             numbers = chosen_partitions(topic, arguments.partition)
             positions |= of_topic(topic, await start_positions(cluster, topic, numbers, start))
             if not follow:
-                last = await end_positions(cluster, topic, numbers, end or End(), isolation_level)
-                ends |= of_topic(topic, last)
-        await Consumption(fetcher, positions, None if follow else ends, arguments.count, lines).run()
+                last, early = await ends_of(cluster, topic, numbers, end or End(), isolation_level)
+                ends, early_ends = ends | last, early_ends | early
+        consumption = Consumption(fetcher, positions, None if follow else ends, arguments.count, lines)
+        await consumption.run()
+        if early_ends and consumption.has_shown_all:
+            for reason_of_end in await reasons_of_the_end(cluster, early_ends):
+                complain(arguments, reason_of_end)
 
     try:
         return run_with_cluster(arguments, act)
@@ -236,6 +242,11 @@ class Consumption:
             await self.step()
 
     @property
+    def partitions(self) -> Iterable[TopicPartition]:
+        """The partitions that it was given."""
+        return self._positions.keys()
+
+    @property
     def has_nothing(self) -> bool:
         """True when it was given no partition at all."""
         return not self._positions
@@ -243,7 +254,12 @@ class Consumption:
     @property
     def has_ended(self) -> bool:
         """True when there is no more to show; never while it follows."""
-        return (self.left is not None and self.left <= 0) or (self._ends is not None and not self._unfinished())
+        return (self.left is not None and self.left <= 0) or self.has_shown_all
+
+    @property
+    def has_shown_all(self) -> bool:
+        """True when every partition was shown to its end, and no `--count` ended it."""
+        return self._ends is not None and not self._unfinished()
 
     async def step(self) -> None:
         """Fetches once and shows what came. Raises CommandFailed."""

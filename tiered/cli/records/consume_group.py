@@ -13,9 +13,10 @@ from contextlib import suppress
 
 from tiered.cli.failure import CommandFailed
 from tiered.cli.groups.commands import ranges
-from tiered.cli.output import say
+from tiered.cli.output import complain, say
 from tiered.cli.records.consume import Consumption, Lines, RecordFetcher, in_words, of_topic
-from tiered.cli.records.offset_range import End, Start, end_positions, start_positions
+from tiered.cli.records.offset_range import End, Start, start_positions
+from tiered.cli.records.open_transactions import ends_of, reasons_of_the_end
 from tiered.errors import TieredError
 from tiered.peer import EARLIEST, LATEST, BrokerError, Cluster, TopicMetadata, TopicPartition
 from tiered.peer.group_member import GroupMember
@@ -43,7 +44,9 @@ async def consume_as_member(
     member = GroupMember(cluster, arguments.group, [each.name for each in topics])
     membership = Membership(cluster, topics, member, fetcher, start=start, follow=follow, lines=lines)
     try:
-        await membership.run(arguments.count)
+        if early_ends := await membership.run(arguments.count):
+            for reason_of_end in await reasons_of_the_end(cluster, early_ends):
+                complain(arguments, reason_of_end)
     except BrokerError as error:
         raise CommandFailed(f"group {arguments.group}: {reason(error.code, error.message)}") from error
     finally:
@@ -78,13 +81,14 @@ class Membership:
         self._follow = follow
         self._lines = lines
         self._ends: dict[TopicPartition, int] = {}
+        self._early_ends: dict[TopicPartition, int] = {}
         self._clock = SystemClock()
         self._beat_at_ms = self._commit_at_ms = self._look_at_ms = 0.0
         self._committed: dict[TopicPartition, int] = {}
         self._shown: dict[TopicPartition, int] = {}
 
-    async def run(self, count: int | None) -> None:
-        """Returns when there is no more to show."""
+    async def run(self, count: int | None) -> dict[TopicPartition, int]:
+        """Returns when there is no more to show: where an open transaction has ended it."""
         while True:
             consumption = await self._assigned(count)
             try:
@@ -98,7 +102,8 @@ class Membership:
             holds = await self._commit(consumption)
             count = consumption.left
             if has_ended and holds:
-                return
+                partitions = consumption.partitions if consumption.has_shown_all else ()
+                return {where: at for where, at in self._early_ends.items() if where in partitions}
 
     async def _assigned(self, count: int | None) -> Consumption:
         """Joins; the partitions that it got, from where the group is."""
@@ -119,8 +124,9 @@ class Membership:
                 positions |= of_topic(topic, await start_positions(self._cluster, topic, new, self._start))
             unknown = [number for at, number in mine if at == name and (at, number) not in self._ends]
             if unknown and not self._follow:
-                ends = await end_positions(self._cluster, topic, unknown, End(), self._fetcher.isolation_level)
-                self._ends |= of_topic(topic, ends)
+                ends, early = await ends_of(self._cluster, topic, unknown, End(), self._fetcher.isolation_level)
+                self._ends |= ends
+                self._early_ends |= early
         self._committed = committed
         now_ms = self._clock.monotonic_ms()
         self._beat_at_ms, self._commit_at_ms = now_ms + HEARTBEAT_MS, now_ms + COMMIT_MS
