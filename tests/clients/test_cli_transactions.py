@@ -13,6 +13,7 @@ from tests.components.batches import batch
 from tests.support.command_line import Tiered
 from tests.support.topics import create
 from tests.support.transactional_producers import WAIT_S, begun, send
+from tiered.cli.output import in_utc
 
 NEVER_HANDED_OUT = 1 << 40
 
@@ -52,13 +53,20 @@ def test_transactional_ids_are_listed_with_what_becomes_of_their_transactions(ti
     assert (listed["listed-open"]["state"], listed["listed-open"]["coordinator"]) == ("Ongoing", 1)
     assert listed["listed-done"]["producer_id"] != listed["listed-open"]["producer_id"]
     shown = [line.split() for line in tiered.out("transactions", "list", "--state", "ongoing").decode().splitlines()]
-    assert shown[0] == ["TRANSACTIONAL-ID", "STATE", "PRODUCER", "COORDINATOR"]
-    assert ["listed-open", "Ongoing", str(listed["listed-open"]["producer_id"]), "1"] in shown
+    assert shown[0] == ["TRANSACTIONAL-ID", "STATE", "PRODUCER", "COORDINATOR", "SINCE", "PARTITIONS"]
+    (row,) = [line for line in shown if line[0] == "listed-open"]
+    assert row[:4] == ["listed-open", "Ongoing", str(listed["listed-open"]["producer_id"]), "1"]
+    (described,) = tiered.json("transactions", "describe", "listed-open")
+    assert row[4:] == [in_utc(described["started_at_ms"]), "listed:0"]
+    assert listed["listed-open"]["started_at_ms"] == described["started_at_ms"]
+    assert listed["listed-open"]["partitions"] == [{"topic": "listed", "partition": 0}]
     assert "listed-done" not in [line[0] for line in shown]
     quiet = tiered.out("transactions", "list", "-q", "--state", "ongoing").decode().split()
     assert "listed-open" in quiet
     assert "listed-done" not in quiet
     until(lambda: "listed-done" in tiered.out("transactions", "list", "--state", "complete-commit").decode())
+    (done_row,) = [each for each in tiered.json("transactions", "list") if each["transactional_id"] == "listed-done"]
+    assert (done_row["started_at_ms"], done_row["partitions"]) == (None, [])
     assert tiered.out("transactions", "list", "--older-than", "1h").startswith(b"no such transactional id")
     until(lambda: [each["transactional_id"] for each in tiered.json("transactions", "list", "--older-than", "1s")])
     left.abort_transaction(WAIT_S)
@@ -140,6 +148,11 @@ def test_what_a_coordinator_will_end_does_not_hang_and_is_not_ended_on_one_parti
     topic = create(tiered.broker, "going-on")
     made = begun(tiered.broker.bootstrap, "going-on", topic)
     assert tiered.json("transactions", "find-hanging", "--topic", topic) == []
+    lines = tiered.out("transactions", "find-hanging", "--topic", topic).decode().splitlines()
+    assert lines[0] == "nothing hangs"
+    assert lines[2] == "1 other transaction open on a partition: the producer or the time-out ends it."
+    assert lines[4].split()[:3] == ["going-on", "0", "0"]
+    assert lines[4].split()[-1] == "going-on"
     where = ("--topic", topic, "--partition", "0", "--start-offset", "0")
     assert "`tiered transactions abort going-on`" in tiered.failure("transactions", "abort", *where)
     made.commit_transaction(WAIT_S)

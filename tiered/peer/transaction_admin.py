@@ -5,6 +5,7 @@ Owns how each request is put, and what its answer means. Keeps nothing, and must
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tiered.peer.answers import broker_error, require_success, the_only
 from tiered.peer.cluster import Cluster
@@ -17,7 +18,8 @@ NO_DURATION = -1
 _FIRST_WITH_DURATION = 1
 _KEEPS_EPOCH = 1
 _AT_ONCE = 1_000
-"""Partitions in one question about their producers."""
+"""Partitions in one question about their producers, and transactional ids in one about their transactions."""
+_IDLE_STATES = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,16 +112,46 @@ async def describe_transaction(cluster: Cluster, transactional_id: str) -> Descr
         )
         found = the_only(answer.transaction_states, "transactional id")
         require_success(found, f"transactional id {transactional_id} was not described")
-        return DescribedTransaction(
-            transactional_id=transactional_id,
-            coordinator=coordinator.broker_id,
-            state=found.transaction_state,
-            producer_id=found.producer_id,
-            producer_epoch=found.producer_epoch,
-            timeout_ms=found.transaction_timeout,
-            started_at_ms=found.transaction_start_time if found.transaction_start_time >= 0 else None,
-            partitions=tuple(sorted((each.topic, number) for each in found.topics for number in each.partitions)),
-        )
+        return _described(found, coordinator.broker_id)
+
+
+async def describe_open_transactions(
+    cluster: Cluster, listed: Iterable[ListedTransaction]
+) -> dict[str, DescribedTransaction]:
+    """Those of the listed transactional ids whose transaction is open or is being ended, by id.
+
+    One request to each coordinator for many ids. What has moved or has gone since it was listed is left out.
+    """
+    by_coordinator: dict[int, list[str]] = {}
+    for each in listed:
+        if each.state not in _IDLE_STATES:
+            by_coordinator.setdefault(each.coordinator, []).append(each.transactional_id)
+    described: dict[str, DescribedTransaction] = {}
+    for broker_id, names in by_coordinator.items():
+        for start in range(0, len(names), _AT_ONCE):
+            chosen = tuple(names[start : start + _AT_ONCE])
+            answer = await cluster.request(
+                DESCRIBE_TRANSACTIONS,
+                lambda make, chosen=chosen: make.DescribeTransactionsRequest(transactional_ids=chosen),
+                broker_id=broker_id,
+            )
+            for state in answer.transaction_states:
+                if state.error_code == NONE:
+                    described[state.transactional_id] = _described(state, broker_id)
+    return described
+
+
+def _described(state: Any, coordinator: int) -> DescribedTransaction:
+    return DescribedTransaction(
+        transactional_id=state.transactional_id,
+        coordinator=coordinator,
+        state=state.transaction_state,
+        producer_id=state.producer_id,
+        producer_epoch=state.producer_epoch,
+        timeout_ms=state.transaction_timeout,
+        started_at_ms=state.transaction_start_time if state.transaction_start_time >= 0 else None,
+        partitions=tuple(sorted((each.topic, number) for each in state.topics for number in each.partitions)),
+    )
 
 
 async def fence(cluster: Cluster, transactional_id: str, timeout_ms: int) -> int:

@@ -18,6 +18,7 @@ from tiered.peer.topology import numbers_by_topic
 from tiered.peer.transaction_admin import (
     DescribedTransaction,
     ListedTransaction,
+    describe_open_transactions,
     describe_transaction,
     list_transactions,
 )
@@ -36,17 +37,35 @@ async def run_list(arguments: argparse.Namespace, cluster: Cluster) -> None:
         for each in found:
             say(on_one_line(each.transactional_id))
         return
+    open_transactions = await describe_open_transactions(cluster, found)
     if arguments.json:
-        print_json([asdict(each) for each in found])
+        print_json([_listed_fields(each, open_transactions.get(each.transactional_id)) for each in found])
     elif not found:
         what = "such transactional id" if states or arguments.older_than else "transactional id"
         say(await none_to_see(cluster, what, "one is there once a producer has begun with it (init_transactions)"))
     else:
-        print_table("TRANSACTIONAL-ID STATE >PRODUCER >COORDINATOR", map(_row, found))
+        rows = [_row(each, open_transactions.get(each.transactional_id)) for each in found]
+        print_table("TRANSACTIONAL-ID STATE >PRODUCER >COORDINATOR SINCE PARTITIONS", rows)
 
 
-def _row(each: ListedTransaction) -> list[Cell]:
-    return [each.transactional_id, each.state, each.producer_id, each.coordinator]
+def _row(listed: ListedTransaction, opened: DescribedTransaction | None) -> list[Cell]:
+    partitions = {} if opened is None else numbers_by_topic(opened.partitions)
+    return [
+        listed.transactional_id,
+        listed.state,
+        listed.producer_id,
+        listed.coordinator,
+        None if opened is None else in_utc(opened.started_at_ms),
+        " ".join(f"{topic}:{ranges(numbers)}" for topic, numbers in partitions.items()),
+    ]
+
+
+def _listed_fields(listed: ListedTransaction, opened: DescribedTransaction | None) -> dict[str, Any]:
+    return {
+        **asdict(listed),
+        "started_at_ms": None if opened is None else opened.started_at_ms,
+        "partitions": [] if opened is None else _partition_fields(opened),
+    }
 
 
 @with_cluster
@@ -77,8 +96,11 @@ async def refused(cluster: Cluster, transactional_id: str, code: int, operation:
 
 
 def _fields(found: DescribedTransaction) -> dict[str, Any]:
-    partitions = [{"topic": topic, "partition": partition} for topic, partition in found.partitions]
-    return {**asdict(found), "partitions": partitions}
+    return {**asdict(found), "partitions": _partition_fields(found)}
+
+
+def _partition_fields(found: DescribedTransaction) -> list[dict[str, Any]]:
+    return [{"topic": topic, "partition": partition} for topic, partition in found.partitions]
 
 
 def _show(found: dict[str, Any]) -> None:

@@ -4,7 +4,7 @@ Owns what counts as hanging. Must never end anything.
 """
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from tiered.cli.client.cluster import all_topics, chosen_partitions, existing_topic, run_with_cluster
@@ -52,13 +52,19 @@ def run(arguments: argparse.Namespace) -> int:
             if each.partition in chosen_partitions(topic, None if wanted is None else wanted[topic.name])
             and arguments.broker_id in (None, each.leader_id)
         ]
-        _tell(arguments, await _hanging(cluster, partitions, arguments.max_transaction_timeout))
+        hanging, others = await _open(cluster, partitions, arguments.max_transaction_timeout)
+        _tell(arguments, hanging)
+        if others and not arguments.json:
+            _show_others(others)
         return EXIT_OK
 
     return run_with_cluster(arguments, act)
 
 
-async def _hanging(cluster: Cluster, partitions: list[TopicPartition], max_timeout_ms: int) -> list[Hanging]:
+async def _open(
+    cluster: Cluster, partitions: list[TopicPartition], max_timeout_ms: int
+) -> tuple[list[Hanging], dict[OpenOnPartition, DescribedTransaction]]:
+    """What hangs on the partitions, and the other transactions that are open there: their coordinator ends them."""
     now_ms = SystemClock().now_ms()
     opened = await open_on_partitions(cluster, partitions)
     owners = await owners_of(cluster, opened)
@@ -69,12 +75,16 @@ async def _hanging(cluster: Cluster, partitions: list[TopicPartition], max_timeo
             found.append(Hanging(opened=each, transactional_id=None, why=NOBODYS))
         elif owner.started_at_ms is not None and now_ms - owner.started_at_ms > max_timeout_ms:
             found.append(Hanging(opened=each, transactional_id=owner.transactional_id, why=TOO_LONG))
+    hanging = {each.opened for each in found}
+    others = {opened: owner for opened, owner in owners.items() if opened not in hanging}
     if not found:
-        return []
+        return [], others
     # What ended while we asked around hangs no more.
     still = await open_on_partitions(cluster, [(each.opened.topic, each.opened.partition) for each in found])
     there = {(each.topic, each.partition, each.start_offset) for each in still}
-    return [each for each in found if (each.opened.topic, each.opened.partition, each.opened.start_offset) in there]
+    return [
+        each for each in found if (each.opened.topic, each.opened.partition, each.opened.start_offset) in there
+    ], others
 
 
 async def owners_of(cluster: Cluster, opened: Sequence[OpenOnPartition]) -> dict[OpenOnPartition, DescribedTransaction]:
@@ -127,6 +137,24 @@ def _tell(arguments: argparse.Namespace, found: list[Hanging]) -> None:
         say(f"{why}:")
         for command in dict.fromkeys(_ends(each) for each in found if each.why == why):
             say(f"  {command}")
+
+
+def _show_others(others: Mapping[OpenOnPartition, DescribedTransaction]) -> None:
+    say(f"\n{counted(len(others), 'other transaction')} open on a partition: the producer or the time-out ends it.")
+    print_table(
+        "TOPIC >PARTITION >START-OFFSET >PRODUCER SINCE TRANSACTIONAL-ID",
+        [
+            [
+                opened.topic,
+                opened.partition,
+                opened.start_offset,
+                opened.producer_id,
+                in_utc(owner.started_at_ms),
+                owner.transactional_id,
+            ]
+            for opened, owner in others.items()
+        ],
+    )
 
 
 def _ends(each: Hanging) -> str:
