@@ -77,6 +77,20 @@ def test_where_nothing_is_it_says_what_is_there(
     assert said in tiered.failure("consume", numbers, *argv, code=code)
 
 
+def test_a_range_shows_what_each_partition_has_of_it(tiered: Tiered) -> None:
+    tiered.out("topics", "create", "clipped", "-p", "4")
+    for partition, count in ((0, 10), (1, 5), (3, 10)):
+        lines = b"".join(b"%d/%d\n" % (partition, number) for number in range(count))
+        tiered.out("produce", "clipped", "-p", str(partition), lines=lines)
+    tiered.out("topics", "delete-records", "clipped:3", "--before", "6", "--execute")
+    shown = sorted(tiered.out("consume", "clipped", "-o", "3:8").decode().split())
+    assert shown == ["0/3", "0/4", "0/5", "0/6", "0/7", "1/3", "1/4", "3/6", "3/7"]
+    done = tiered.run("consume", "clipped", "-o", "10:20")
+    assert done.stdout == b""
+    assert b"no partition has a record in the range 10:20" in done.stderr
+    assert "has no offset 10" in tiered.failure("consume", "clipped", "-o", "10"), "without an end it is a mistake"
+
+
 def test_it_ends_before_the_first_record_since_a_time(tiered: Tiered) -> None:
     records = "".join(f'{{"value": "{each}", "timestamp_ms": {each}}}\n' for each in range(1000, 1005))
     tiered.out("produce", "timed", "-p", "0", "--format", "json", lines=records.encode())

@@ -74,10 +74,15 @@ def run(arguments: argparse.Namespace) -> int:
         early_ends: dict[TopicPartition, int] = {}
         for topic in topics:
             numbers = chosen_partitions(topic, arguments.partition)
-            positions |= of_topic(topic, await start_positions(cluster, topic, numbers, start))
+            # Partitions differ in what they have: a range shows what each has of it.
+            starts = await start_positions(cluster, topic, numbers, start, clips=end is not None)
+            positions |= of_topic(topic, starts)
             if not follow:
                 last, early = await ends_of(cluster, topic, numbers, end or End(), isolation_level)
                 ends, early_ends = ends | last, early_ends | early
+        names_offset = start.offset is not None and start.offset >= 0
+        if end and names_offset and all(position >= ends[where] for where, position in positions.items()):
+            complain(arguments, f"no partition has a record in the range {arguments.offset}")
         consumption = Consumption(fetcher, positions, None if follow else ends, arguments.count, lines)
         await consumption.run()
         if early_ends and consumption.has_shown_all:

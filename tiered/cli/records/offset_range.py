@@ -76,11 +76,11 @@ def _number(text: str) -> int | None:
 
 
 async def start_positions(
-    cluster: Cluster, topic: TopicMetadata, numbers: Sequence[int], start: Start
+    cluster: Cluster, topic: TopicMetadata, numbers: Sequence[int], start: Start, *, clips: bool = False
 ) -> dict[int, int]:
     """The first offset to show, for each partition. A time after the last record means the end.
 
-    Raises CommandFailed when a partition does not have the offset that was asked for.
+    An offset that a partition does not have is the nearest one there if `clips`; otherwise raises CommandFailed.
     """
     if start.offset == EARLIEST:
         return await cluster.list_offsets(topic.name, dict.fromkeys(numbers, EARLIEST))
@@ -94,6 +94,8 @@ async def start_positions(
     if start.before_end is not None:
         return {number: max(ends[number] - start.before_end, firsts[number]) for number in numbers}
     assert start.offset is not None
+    if clips:
+        return {number: min(max(start.offset, firsts[number]), ends[number]) for number in numbers}
     for number in numbers:
         if not firsts[number] <= start.offset <= ends[number]:
             raise CommandFailed(_not_there(topic, number, start.offset, first=firsts[number], end=ends[number]))
