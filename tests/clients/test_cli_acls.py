@@ -2,11 +2,15 @@
 
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.broker_process import BrokerProcess
+from tests.components.guarded_broker import GuardedBroker, allow
 from tests.support.command_line import Tiered
+from tiered.cli import main
+from tiered.meta.security import AclRow
 
 
 @pytest.fixture(scope="module")
@@ -118,6 +122,53 @@ def test_a_refusal_says_who_lacks_which_right_and_what_gives_it(
         "--cluster" if resource == "the cluster" else f"--{resource.replace('transactional id', 'transactional-id')}"
     )
     assert f"`tiered acls add --principal User:ANONYMOUS --operation {right.lower()} {option}` gives it" in said
+
+
+SEES_TOPIC = [allow(operation, "TOPIC", "seen") for operation in ("CREATE", "DESCRIBE", "WRITE")]
+SEES_GROUPS = [allow("DESCRIBE", "GROUP", "*")]
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedBroker]:
+    with GuardedBroker(tmp_path_factory.mktemp("guarded") / "data") as broker:
+        broker.rules(SEES_TOPIC)
+        assert main(["topics", "create", "seen", "-p", "1", "-b", f"127.0.0.1:{broker.kafka_port}"]) == 0
+        yield broker
+
+
+@pytest.mark.parametrize(
+    ("argv", "rules", "right", "resource"),
+    [
+        (["consume", "seen"], [], "READ", "topic seen"),
+        (["consume", "^s"], [], "READ", "topic seen"),
+        (["consume", "seen", "-g", "etl"], SEES_GROUPS, "READ", "group etl"),
+        (["transactions", "find-hanging"], [], "READ", "topic seen"),
+        (["transactions", "find-hanging", "--topic", "seen"], [], "READ", "topic seen"),
+        (
+            ["transactions", "abort", "--topic", "seen", "--partition", "0", "--start-offset", "0"],
+            [], "READ", "topic seen",
+        ),
+        (["groups", "reset", "etl", "--topic", "seen", "--to-latest", "--execute"], SEES_GROUPS, "READ", "group etl"),
+        (
+            ["groups", "reset", "etl", "--topic", "seen", "--to-latest", "--execute"],
+            [*SEES_GROUPS, allow("READ", "GROUP", "etl")], "READ", "topic seen",
+        ),
+        (["topics", "delete-records", "seen", "--before", "end", "--execute"], [], "DELETE", "topic seen"),
+    ],
+)  # fmt: skip
+def test_who_sees_a_topic_and_may_not_use_it_is_told_what_gives_the_right(
+    guarded: GuardedBroker, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    argv: list[str], rules: list[AclRow], right: str, resource: str,
+) -> None:  # fmt: skip
+    bootstrap = f"127.0.0.1:{guarded.kafka_port}"
+    guarded.rules([*SEES_TOPIC, *rules])
+    (tmp_path / "lines").write_text("a\n")
+    assert main(["produce", "seen", str(tmp_path / "lines"), "-b", bootstrap]) == 0
+    assert main([*argv, "-b", bootstrap]) == 1
+    said = capsys.readouterr().err
+    assert f"User:ANONYMOUS lacks the right {right} on {resource}; " in said
+    command = f"tiered acls add --principal User:ANONYMOUS --operation {right.lower()} --{resource}"
+    assert f"`{command}` gives it" in said
 
 
 def test_what_the_protocol_has_no_words_for_is_said_with_who_one_is(nobody: Tiered) -> None:

@@ -11,6 +11,7 @@ from tiered.wire.error_codes import (
     CORRUPT_MESSAGE,
     LEADER_NOT_AVAILABLE,
     OFFSET_OUT_OF_RANGE,
+    TOPIC_AUTHORIZATION_FAILED,
     UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION,
     error_name,
@@ -56,6 +57,14 @@ class FencedBrokerError(BrokerError, errors.Fenced):
 
 class InvalidBrokerError(BrokerError, errors.Invalid):
     """The request can never succeed as it stands."""
+
+
+class UnreadableTopic(InvalidBrokerError):
+    """This client lacks the right READ on `topic`."""
+
+    def __init__(self, topic: str, message: str) -> None:
+        super().__init__(TOPIC_AUTHORIZATION_FAILED, error_name(TOPIC_AUTHORIZATION_FAILED), message)
+        self.topic = topic
 
 
 class OutOfRangeBrokerError(BrokerError, errors.OffsetOutOfRange):

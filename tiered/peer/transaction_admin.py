@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tiered.peer.answers import broker_error, require_success, the_only
+from tiered.peer.answers import UnreadableTopic, broker_error, require_success, the_only
 from tiered.peer.cluster import Cluster
 from tiered.peer.coordinator import Coordinator
 from tiered.peer.topology import TopicPartition, numbers_by_topic
-from tiered.wire.error_codes import NONE, UNKNOWN_TOPIC_OR_PARTITION
+from tiered.wire.error_codes import NONE, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION
 
 INIT_PRODUCER_ID, WRITE_TXN_MARKERS, DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS = 22, 27, 61, 65, 66
 NO_DURATION = -1
@@ -167,7 +167,8 @@ async def fence(cluster: Cluster, transactional_id: str, timeout_ms: int) -> int
 
 
 async def open_on_partitions(cluster: Cluster, partitions: Iterable[TopicPartition]) -> list[OpenOnPartition]:
-    """The transactions that are open there. Partitions without a leader are left out. Raises BrokerError."""
+    """The transactions that are open there. Partitions without a leader are left out. Raises BrokerError,
+    which is UnreadableTopic where a topic may not be read."""
     wanted = list(dict.fromkeys(partitions))
     described = (await cluster.metadata(sorted({topic for topic, _ in wanted}))).topics if wanted else {}
     leaders = {(name, each.partition): each.leader_id for name in described for each in described[name].partitions}
@@ -195,7 +196,10 @@ async def _open_at(cluster: Cluster, leader_id: int, partitions: Sequence[TopicP
         for partition in topic.partitions:
             if partition.error_code == UNKNOWN_TOPIC_OR_PARTITION:
                 continue  # It was deleted meanwhile, or has no log: Tiered keeps offsets of groups in SQL.
-            require_success(partition, f"the producers of {topic.name}-{partition.partition_index} were not told")
+            otherwise = f"the producers of {topic.name}-{partition.partition_index} were not told"
+            if partition.error_code == TOPIC_AUTHORIZATION_FAILED:
+                raise UnreadableTopic(topic.name, otherwise)
+            require_success(partition, otherwise)
             found += [
                 OpenOnPartition(
                     topic=topic.name,

@@ -8,11 +8,17 @@ import argparse
 from tiered.errors import TieredError
 from tiered.peer import BrokerError, Cluster
 from tiered.peer.access_admin import describe_acls
+from tiered.peer.answers import UnreadableTopic
 from tiered.peer.security import PLAINTEXT, PeerSecurity
 from tiered.peer.topic_admin import create_topics
 from tiered.rules.security.acl import AclFilter, Operation, ResourceType
 from tiered.rules.security.missing_right import missing_right
-from tiered.wire.error_codes import GROUP_AUTHORIZATION_FAILED, SECURITY_DISABLED, TOPIC_AUTHORIZATION_FAILED
+from tiered.wire.error_codes import (
+    GROUP_AUTHORIZATION_FAILED,
+    SECURITY_DISABLED,
+    TOPIC_AUTHORIZATION_FAILED,
+    reason,
+)
 
 _DESCRIBE_GROUPS = 15
 SOMEBODY = "User:NAME"
@@ -33,6 +39,12 @@ def principal_of(security: PeerSecurity | None) -> str | None:
 def lacks(cluster: Cluster, operation: Operation, resource_type: ResourceType, name: str) -> str:
     """In words, that we have not this right, and what gives it."""
     return missing_right(principal_of(cluster.security) or SOMEBODY, operation, resource_type, name)
+
+
+def topic_refusal(cluster: Cluster, operation: Operation, topic: str, code: int) -> str:
+    """The reason for an error code of a topic's partition; where a right is missing, what gives it."""
+    told = lacks(cluster, operation, ResourceType.TOPIC, topic) if code == TOPIC_AUTHORIZATION_FAILED else None
+    return reason(code, told)
 
 
 async def none_to_see(cluster: Cluster, what: str, make_one: str) -> str:
@@ -64,6 +76,8 @@ def _why(cluster: Cluster, arguments: argparse.Namespace, error: Exception, said
     if "AUTHORIZATION_FAILED" not in said or "lacks the right" in said:
         return None
     cause = error if isinstance(error, BrokerError) else error.__cause__
+    if isinstance(cause, UnreadableTopic):
+        return lacks(cluster, Operation.READ, ResourceType.TOPIC, cause.topic)
     code = cause.code if isinstance(cause, BrokerError) else None
     command = arguments.parser.prog.removeprefix("tiered ")
     topics = getattr(arguments, "topics", None) or [getattr(arguments, "topic", None)]

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from tiered.cli.client.cluster import chosen_partitions, existing_topic, run_with_cluster
+from tiered.cli.client.refusals import lacks, topic_refusal
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed, UsageError
 from tiered.cli.groups.commands import SHOWS_GROUPS, bounds_of, missing_group
 from tiered.cli.output import Cell, complain, counted, print_json, print_table, say
@@ -28,7 +29,8 @@ from tiered.rules.groups.offset_reset import (
     new_offset,
 )
 from tiered.rules.partition.partition_state import LogBounds
-from tiered.wire.error_codes import NONE, reason
+from tiered.rules.security.acl import Operation, ResourceType
+from tiered.wire.error_codes import GROUP_AUTHORIZATION_FAILED, reason
 
 Wanted = Mapping[str, tuple[int, ...] | None]
 """Topics, and those of their partitions that are meant; None means all."""
@@ -94,7 +96,8 @@ def run(arguments: argparse.Namespace) -> int:
         ]
         _require_starts(arguments, moves)
         codes = await _execute(cluster, arguments.group, moves) if arguments.execute else {}
-        return _tell(arguments, moves, codes, missing)
+        failures = {where: _refusal(cluster, arguments.group, where, code) for where, code in codes.items() if code}
+        return _tell(arguments, moves, failures, missing)
 
     return run_with_cluster(arguments, act)
 
@@ -179,14 +182,22 @@ async def _execute(cluster: Cluster, group_id: str, moves: Sequence[Move]) -> di
         if gone := [each for each, after in new.items() if after is None]:
             codes |= await delete_offsets(cluster, group_id, gone)
     except BrokerError as error:
-        raise CommandFailed(f"{group_id}: {reason(error.code, error.message)}") from error
+        told = error.message
+        if error.code == GROUP_AUTHORIZATION_FAILED:
+            told = lacks(cluster, Operation.DELETE, ResourceType.GROUP, group_id)
+        raise CommandFailed(f"{group_id}: {reason(error.code, told)}") from error
     return codes
 
 
+def _refusal(cluster: Cluster, group_id: str, where: TopicPartition, code: int) -> str:
+    if code == GROUP_AUTHORIZATION_FAILED:
+        return reason(code, lacks(cluster, Operation.READ, ResourceType.GROUP, group_id))
+    return topic_refusal(cluster, Operation.READ, where[0], code)
+
+
 def _tell(
-    arguments: argparse.Namespace, moves: Sequence[Move], codes: Mapping[TopicPartition, int], missing: str | None
+    arguments: argparse.Namespace, moves: Sequence[Move], failures: Mapping[TopicPartition, str], missing: str | None
 ) -> int:
-    failures = {each: reason(code, None) for each, code in codes.items() if code != NONE}
     if arguments.json:
         offsets = [{**asdict(each), "error": failures.get((each.topic, each.partition))} for each in moves]
         print_json({"group": arguments.group, "executed": arguments.execute, "offsets": offsets})

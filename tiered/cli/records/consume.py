@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from tiered.cli.client.cluster import all_topics, chosen_partitions, existing_topic, run_with_cluster
-from tiered.cli.client.refusals import read_replica
+from tiered.cli.client.refusals import read_replica, topic_refusal
 from tiered.cli.failure import EXIT_OK, CommandFailed, UsageError
 from tiered.cli.output import complain
 from tiered.cli.records.offset_range import End, Start, range_of, start_positions
@@ -29,6 +29,7 @@ from tiered.peer import (
     TopicMetadata,
     TopicPartition,
 )
+from tiered.rules.security.acl import Operation
 from tiered.runtime import Clock, SystemClock
 from tiered.wire.error_codes import NONE, OFFSET_OUT_OF_RANGE, is_retriable, reason
 from tiered.wire.fetch import AbortedTransaction, FetchPartitionResult
@@ -169,6 +170,10 @@ class RecordFetcher:
                 return await self._pause(CommandFailed(f"{where}: {reason(result.error_code, None)}"))
         self._failing_since_ms = None
         return results
+
+    def refusal(self, where: TopicPartition, code: int) -> str:
+        """Why a partition was not read."""
+        return topic_refusal(self._cluster, Operation.READ, where[0], code)
 
     async def _pause(self, failure: CommandFailed) -> list[tuple[str, FetchPartitionResult]]:
         """Nothing, after a moment. Raises `failure` when nothing has helped for half a minute."""
@@ -311,7 +316,7 @@ class Consumption:
                 "deletion was faster. Begin again with --offset beginning"
             )
         if result.error_code != NONE:
-            raise CommandFailed(f"{in_words(where)}: {reason(result.error_code, None)}")
+            raise CommandFailed(f"{in_words(where)}: {self._fetcher.refusal(where, result.error_code)}")
         if isinstance(result.records, memoryview | bytes | bytearray):
             self._show(where, memoryview(result.records), AbortedState(result.aborted_transactions or ()))
 

@@ -10,12 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from tiered.cli.client.cluster import chosen_partitions, existing_topic, run_with_cluster
+from tiered.cli.client.refusals import topic_refusal
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed, UsageError
 from tiered.cli.groups.reset import wanted_of
 from tiered.cli.output import complain, counted, print_json, print_table, say
 from tiered.cli.times import point_ms
 from tiered.peer import EARLIEST, LATEST, NEWEST, Cluster, CorruptAnswer, TopicMetadata
 from tiered.peer.topic_admin import delete_records
+from tiered.rules.security.acl import Operation
 from tiered.wire.error_codes import NONE, POLICY_VIOLATION, reason
 
 
@@ -103,7 +105,7 @@ async def _execute(cluster: Cluster, topic: TopicMetadata, cuts: Sequence[Cut]) 
                 held = f"a snapshot may hold these records; `tiered snapshot list {topic.name}` shows them"
                 failures[number] = reason(code, held)
             elif code != NONE:
-                failures[number] = reason(code, None)
+                failures[number] = topic_refusal(cluster, Operation.DELETE, topic.name, code)
     return failures
 
 
