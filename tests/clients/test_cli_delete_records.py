@@ -79,10 +79,15 @@ def test_records_that_a_snapshot_holds_stay_and_it_is_named(tiered: Tiered) -> N
     tiered.out("produce", "held", lines=b"a\n")
     tiered.out("snapshot", "create", "holder", "held")
     done = tiered.run("topics", "delete-records", "held", "--before", "end", "--execute", "--json", code=1)
-    assert b"`tiered snapshot list held` shows them (POLICY_VIOLATION)" in done.stderr
+    assert (
+        b"snapshot holder holds records before offset 1; `tiered snapshot delete holder` frees them, if nobody needs "
+        b"it (POLICY_VIOLATION)"
+    ) in done.stderr
     (partition,) = json.loads(done.stdout)["partitions"]
     assert "POLICY_VIOLATION" in partition["error"]
     assert tiered.out("consume", "held") == b"a\n"
+    unnamed = ("topics", "delete-records", "held", "--before", "end", "--execute", "--http", "127.0.0.1:1")
+    assert "`tiered snapshot list held` shows them (POLICY_VIOLATION)" in tiered.failure(*unnamed)
 
 
 def test_records_without_a_time_are_not_older_than_one(tiered: Tiered) -> None:

@@ -1,5 +1,7 @@
 """`tiered brokers`, `tiered topics reassign` and its siblings with three real brokers; and `tiered cluster up`."""
 
+import argparse
+import asyncio
 import json
 import re
 import signal
@@ -7,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +19,9 @@ import pytest
 from tests.support.transactional_producers import begun, send
 from tiered import __version__
 from tiered.cli import main
+from tiered.cli.client.cluster import existing_topic
+from tiered.cli.topics.delete_records import Cut, execute_cuts, failures_of
+from tiered.peer import EARLIEST, Cluster
 
 if TYPE_CHECKING:
     from tests.clients.three_brokers import ThreeBrokers
@@ -116,6 +122,23 @@ def test_each_leader_deletes_the_records_of_its_partitions(tiered: Command) -> N
     done = tiered("topics", "delete-records", "emptied", "--before", "end", "--execute")
     assert done.endswith(f"\n{LINES} offsets of emptied deleted\n")
     assert {each["partition"]: each["log_start_offset"] for each in tiered.partitions("emptied")} == ends
+
+
+async def test_a_replica_that_does_not_lead_deletes_nothing_and_the_leader_is_named(
+    tiered: Command, three_brokers: "ThreeBrokers"
+) -> None:
+    await asyncio.to_thread(tiered, "topics", "create", "moved", "-p", "1", "-r", "2")
+    await asyncio.to_thread(tiered.fill, "moved")
+    async with Cluster(three_brokers.bootstrap) as cluster:
+        topic = await existing_topic(cluster, "moved")
+        (partition,) = topic.partitions
+        follower_id = next(each for each in partition.replicas if each != partition.leader_id)
+        outdated = replace(topic, partitions=(replace(partition, leader_id=follower_id),))
+        cuts = [Cut(partition=0, before=0, after=LINES)]
+        codes = await execute_cuts(cluster, outdated, cuts)
+        failures = await failures_of(argparse.Namespace(), cluster, outdated, cuts, codes)
+        assert f"broker {partition.leader_id} does now; run the command again (NOT_LEADER_OR_FOLLOWER)" in failures[0]
+        assert await cluster.list_offsets("moved", {0: EARLIEST}) == {0: 0}
 
 
 def test_brokers_are_listed_with_what_they_carry(tiered: Command, three_brokers: "ThreeBrokers") -> None:

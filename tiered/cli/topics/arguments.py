@@ -2,7 +2,7 @@
 
 import argparse
 
-from tiered.cli.arguments import Commands, Parser, broker_options, command, positive
+from tiered.cli.arguments import Commands, Parser, broker_options, command, http_address_option, positive
 from tiered.cli.moves.arguments import add_moves_of_topics
 
 
@@ -64,6 +64,7 @@ def add_topics(commands: "Commands[Parser]") -> None:
         "@2026-01-31T23:59:59Z: up to the first record since then",
     )
     records.add_argument("--execute", action="store_true", help="do it; without this the plan is shown")
+    http_address_option(records)
 
     for parser in (create, listing, describe, alter, delete, records):
         broker_options(parser)

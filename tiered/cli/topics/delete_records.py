@@ -8,8 +8,10 @@ import argparse
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from tiered.cli.client.cluster import chosen_partitions, existing_topic, run_with_cluster
+from tiered.cli.client.http_api import HttpApi
 from tiered.cli.client.refusals import topic_refusal
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed, UsageError
 from tiered.cli.groups.reset import wanted_of
@@ -18,7 +20,10 @@ from tiered.cli.times import point_ms
 from tiered.peer import EARLIEST, LATEST, NEWEST, Cluster, CorruptAnswer, TopicMetadata
 from tiered.peer.topic_admin import delete_records
 from tiered.rules.security.acl import Operation
-from tiered.wire.error_codes import NONE, POLICY_VIOLATION, reason
+from tiered.wire.error_codes import NONE, NOT_LEADER_OR_FOLLOWER, POLICY_VIOLATION, reason
+
+Snapshot = Mapping[str, Any]
+"""A snapshot as the HTTP API has it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +58,8 @@ def run(arguments: argparse.Namespace) -> int:
         topic = await existing_topic(cluster, name)
         numbers = chosen_partitions(topic, wanted)
         cuts = await _plan(cluster, topic, numbers, offset, timestamp_ms)
-        failures = await _execute(cluster, topic, cuts) if arguments.execute else {}
+        codes = await execute_cuts(cluster, topic, cuts) if arguments.execute else {}
+        failures = await failures_of(arguments, cluster, topic, cuts, codes)
         _tell(arguments, topic.name, cuts, failures)
         return EXIT_FAILED if failures else EXIT_OK
 
@@ -88,25 +94,72 @@ async def _plan(
     return cuts
 
 
-async def _execute(cluster: Cluster, topic: TopicMetadata, cuts: Sequence[Cut]) -> dict[int, str]:
-    """Why it failed, for each partition where it did."""
+async def execute_cuts(cluster: Cluster, topic: TopicMetadata, cuts: Sequence[Cut]) -> dict[int, int]:
+    """The error code of each partition that has something to delete, as the leaders in `topic` answer."""
     leaders = {each.partition: each.leader_id for each in topic.partitions}
     by_leader: dict[int, dict[int, int]] = {}
     for cut in cuts:
         if cut.after > cut.before:
             by_leader.setdefault(leaders[cut.partition], {})[cut.partition] = cut.after
-    failures: dict[int, str] = {}
+    codes: dict[int, int] = {}
     for leader_id, before in by_leader.items():
         answered = await delete_records(cluster, topic.name, before, leader_id=leader_id)
         if answered.keys() != before.keys():
             raise CorruptAnswer(f"a broker answers about partitions {sorted(answered)}, and not {sorted(before)}")
-        for number, (code, _) in answered.items():
-            if code == POLICY_VIOLATION:
-                held = f"a snapshot may hold these records; `tiered snapshot list {topic.name}` shows them"
-                failures[number] = reason(code, held)
-            elif code != NONE:
-                failures[number] = topic_refusal(cluster, Operation.DELETE, topic.name, code)
+        codes |= {number: code for number, (code, _) in answered.items()}
+    return codes
+
+
+async def failures_of(
+    arguments: argparse.Namespace, cluster: Cluster, topic: TopicMetadata, cuts: Sequence[Cut], codes: Mapping[int, int]
+) -> dict[int, str]:
+    """Why it failed, for each partition where it did."""
+    now, snapshots = topic, list[Snapshot]()
+    if NOT_LEADER_OR_FOLLOWER in codes.values():
+        now = (await cluster.metadata([topic.name])).topics.get(topic.name, topic)
+    if POLICY_VIOLATION in codes.values():
+        snapshots = await asyncio.to_thread(_snapshots, arguments, topic)
+    leaders = {partition.partition: partition.leader_id for partition in now.partitions}
+    failures: dict[int, str] = {}
+    for cut in cuts:
+        code = codes.get(cut.partition, NONE)
+        if code == POLICY_VIOLATION:
+            failures[cut.partition] = reason(code, _held(topic, cut, snapshots))
+        elif code == NOT_LEADER_OR_FOLLOWER:
+            leader_id = leaders.get(cut.partition, -1)
+            leader = "no broker leads it now" if leader_id < 0 else f"broker {leader_id} does now"
+            told = f"the broker that was asked does not lead the partition, {leader}; run the command again"
+            failures[cut.partition] = reason(code, told)
+        elif code != NONE:
+            failures[cut.partition] = topic_refusal(cluster, Operation.DELETE, topic.name, code)
     return failures
+
+
+def _snapshots(arguments: argparse.Namespace, topic: TopicMetadata) -> list[Snapshot]:
+    """The topic's snapshots; none where no broker of this cluster lists them over HTTP.
+
+    DeleteRecords has no room for a name.
+    """
+    try:
+        snapshots = HttpApi(arguments.http, arguments.command_config).snapshots(topic.name)
+    except (CommandFailed, UsageError):
+        return []
+    return [snapshot for snapshot in snapshots if snapshot["topic_id"] == str(topic.topic_id)]
+
+
+def _held(topic: TopicMetadata, cut: Cut, snapshots: Sequence[Snapshot]) -> str:
+    sentences = [
+        f"snapshot {snapshot['name']} holds records before offset {cut.after}; "
+        f"`tiered snapshot delete {snapshot['name']}` frees them, if nobody needs it"
+        for snapshot in snapshots
+        if any(_is_in(cut, held) for held in snapshot["partitions"])
+    ]
+    may_be = f"a snapshot may hold these records; `tiered snapshot list {topic.name}` shows them"
+    return "; ".join(sentences) or may_be
+
+
+def _is_in(cut: Cut, held: Mapping[str, int]) -> bool:
+    return held["partition"] == cut.partition and held["start_offset"] < cut.after and held["end_offset"] > cut.before
 
 
 def _tell(arguments: argparse.Namespace, topic: str, cuts: Sequence[Cut], failures: Mapping[int, str]) -> None:
