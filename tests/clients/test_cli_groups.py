@@ -92,10 +92,20 @@ def test_another_clients_group_is_listed_and_described_with_members_offsets_and_
     assert [each["member_id"] for each in described["offsets"]] == [member["member_id"]] * 2
     shown = tiered.out("groups", "describe", "seeing").decode()
     assert "seeing  classic, Stable, 1 member, range" in shown
-    assert "70 records behind, in 1 partition" in shown
+    assert "\n70 records behind, in 1 partition\n" in shown
+    assert described["uncommitted"] == {}
     assert "seen:0-1" in shown
     consumer.close()
     eventually(lambda: "It has no members" in tiered.out("groups", "describe", "seeing").decode())
+
+
+def test_partitions_in_which_a_group_has_committed_nothing_are_counted(tiered: Tiered) -> None:
+    filled(tiered, "partly", partitions=4)
+    committed_by(tiered, "some", "partly", {1: 40})
+    (described,) = tiered.json("groups", "describe", "some")
+    assert described["uncommitted"] == {"partly": [0, 2, 3]}
+    shown = tiered.out("groups", "describe", "some").decode()
+    assert "\n60 records behind, in 1 partition; nothing committed in 3 partitions (partly:0,2-3)\n" in shown
 
 
 def test_a_group_of_the_newer_protocol_is_seen_and_moved_as_any_other(tiered: Tiered) -> None:

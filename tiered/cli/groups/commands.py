@@ -5,7 +5,7 @@ Owns these commands' words. Everything is asked over the Kafka protocol, so it w
 
 import argparse
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -156,6 +156,9 @@ async def _description(cluster: Cluster, group_id: str) -> dict[str, Any]:
         for partition in partitions
     }
     bounds = await bounds_of(cluster, committed.keys() | owners.keys())
+    uncommitted = await _uncommitted(
+        cluster, committed.keys(), {topic for topic, _ in committed.keys() | owners.keys()}
+    )
     offsets = []
     for topic, partition in sorted(committed.keys() | owners.keys()):
         offset = committed.get((topic, partition))
@@ -183,7 +186,20 @@ async def _description(cluster: Cluster, group_id: str) -> dict[str, Any]:
         "lag": sum(each["lag"] or 0 for each in offsets),
         "members": [{**asdict(each), "assignment": dict(sorted(each.assignment.items()))} for each in group.members],
         "offsets": offsets,
+        "uncommitted": uncommitted,
     }
+
+
+async def _uncommitted(
+    cluster: Cluster, committed: Collection[TopicPartition], topics: Collection[str]
+) -> dict[str, list[int]]:
+    """The partitions of these topics that the group has committed nothing of, whether or not a member has them."""
+    described = (await cluster.metadata(sorted(topics))).topics if topics else {}
+    numbers = {
+        name: [each.partition for each in described[name].partitions if (name, each.partition) not in committed]
+        for name in sorted(described)
+    }
+    return {name: lacking for name, lacking in numbers.items() if lacking}
 
 
 def _show(group: dict[str, Any]) -> None:
@@ -195,12 +211,18 @@ def _show(group: dict[str, Any]) -> None:
         if any(each["lag"] is not None for each in offsets):
             lagging = sum(bool(each["lag"]) for each in offsets)
             where = f", in {counted(lagging, 'partition')}" if lagging else ""
-            say(f"\n{counted(group['lag'], 'record')} behind{where}")
+            say(f"\n{counted(group['lag'], 'record')} behind{where}{_without_offset(group)}")
     if members:
         say()
         print_table("MEMBER CLIENT HOST ASSIGNED", map(_member_row, members))
     for hint in hints(group):
         say(hint)
+
+
+def _without_offset(group: Mapping[str, Any]) -> str:
+    count = sum(map(len, group["uncommitted"].values()))
+    named = " ".join(f"{topic}:{ranges(numbers)}" for topic, numbers in group["uncommitted"].items())
+    return f"; nothing committed in {counted(count, 'partition')} ({named})" if count else ""
 
 
 def _offset_row(each: Mapping[str, Any]) -> list[Cell]:
