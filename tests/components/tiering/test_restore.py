@@ -1,6 +1,7 @@
 """The rehearsal: write, tier, lose the database and every disk, restore from the bucket, and read as if nothing was."""
 
 import json
+import logging
 import os
 import shutil
 import sqlite3
@@ -228,11 +229,18 @@ def bucket(lost: FirstLife, tmp_path: Path) -> str:
 
 
 def test_a_restored_cluster_reads_and_goes_on_as_if_nothing_was(
-    lost: FirstLife, bucket: str, database_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    lost: FirstLife, bucket: str, database_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
     assert restored(bucket, database_url, "--apply") == 0
     assert "is restored" in capsys.readouterr().out
-    with cluster(store=bucket, sql=database_url, data=tmp_path / "second", settings=QUICK) as c:
+    with (
+        caplog.at_level(logging.INFO, "tiered"),
+        cluster(store=bucket, sql=database_url, data=tmp_path / "second", settings=QUICK) as c,
+    ):
+        begun = [each for each in caplog.records if "begins anew where the store ends" in each.getMessage()]
+        assert len(begun) == sum(TOPICS.values())
+        assert {each.levelname for each in begun} == {"INFO"}, "the restore has planned it"
         assert read_all(c, list(TOPICS)) == lost.records
         assert positions_of(c, "behind", list(lost.positions["behind"])) == lost.positions["behind"]
         assert positions_of(c, "at-the-end", [("zstd", 0), ("tail", 0)]) == {("zstd", 0): 200, ("tail", 0): 50}

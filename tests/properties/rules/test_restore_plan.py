@@ -33,6 +33,7 @@ from tiered.rules.segments.restore_plan import (
     FoundPartition,
     RestorePlan,
     next_life,
+    opens_first_after_restore,
     plan_restore,
 )
 
@@ -69,6 +70,23 @@ def test_a_new_life_is_above_the_old_one_and_is_the_same_for_all_of_it(number: i
     assert found % step == 0
     assert number < found <= number + step
     assert next_life(found, step) == found + step
+
+
+@pytest.mark.parametrize(
+    ("leader_epoch", "newest_stored_epoch", "is_first"),
+    [
+        (LEADER_EPOCHS_A_LIFE, 7, True),
+        (LEADER_EPOCHS_A_LIFE + 1, 7, True),
+        (3 * LEADER_EPOCHS_A_LIFE + 1, 2 * LEADER_EPOCHS_A_LIFE, True),
+        (LEADER_EPOCHS_A_LIFE + 2, 7, False),
+        (LEADER_EPOCHS_A_LIFE + 1, LEADER_EPOCHS_A_LIFE + 1, False),
+        (1, 0, False),
+    ],
+)
+def test_only_the_first_leader_of_a_life_begins_a_log_as_the_restore_has_planned(
+    leader_epoch: int, newest_stored_epoch: int, is_first: bool
+) -> None:
+    assert opens_first_after_restore(leader_epoch=leader_epoch, newest_stored_epoch=newest_stored_epoch) is is_first
 
 
 def test_a_partition_goes_on_where_its_segments_end() -> None:

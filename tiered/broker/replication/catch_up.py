@@ -91,7 +91,11 @@ class CatchUp:
             log_.truncate_fully_and_start_at(end_offset, leader_epochs=tail.leader_epochs, producers=producers)
             return producers
 
-        log.warning("%s: the leader holds nothing below %d: beginning where the store ends", partition.name, end_offset)
+        # A new replica, or one that a restore has planned, loses nothing by it.
+        level = logging.WARNING if log_.size_bytes else logging.INFO
+        log.log(
+            level, "%s: the leader holds nothing below %d: beginning where the store ends", partition.name, end_offset
+        )
         await self._in_thread(partition, begin)
         return True
 
@@ -107,7 +111,8 @@ class CatchUp:
             log_.truncate_fully_and_start_at(start_offset)
             return ()
 
-        log.warning("%s: the leader's log begins at %d: beginning there", partition.name, start_offset)
+        level = logging.WARNING if log_.size_bytes else logging.INFO
+        log.log(level, "%s: the leader's log begins at %d: beginning there", partition.name, start_offset)
         await self._in_thread(partition, begin)
         return True
 

@@ -32,6 +32,7 @@ from tiered.ids import TopicId, TopicPartition
 from tiered.meta import segments
 from tiered.meta.partitions import PartitionRow
 from tiered.rules.segments import reconcile
+from tiered.rules.segments.restore_plan import opens_first_after_restore
 from tiered.runtime import in_turns
 
 log = logging.getLogger(__name__)
@@ -171,7 +172,7 @@ class PartitionLoader:
         partition = self._partition(topic, row, local, committed)
         if committed and self._must_be_whole(row) and local.log_end_offset == row.cold_end_offset:
             if _begins_anew(local, row.cold_end_offset):
-                await self._continue_after_cold(partition)
+                await self._continue_after_cold(partition, row.leader_epoch)
             elif any(each.current_transaction_first_offset is not None for each in local.recovery.producers):
                 await self._end_transactions(partition)
         return partition
@@ -250,7 +251,7 @@ class PartitionLoader:
         opened.on_failure = self._log_failed
         return opened
 
-    async def _continue_after_cold(self, partition: Partition) -> None:
+    async def _continue_after_cold(self, partition: Partition, leader_epoch: int) -> None:
         """Producers and leader epochs that only the newest object still knows."""
         try:
             tail = await self._cold_reader.tail(partition.place_of(partition.committed[-1]))
@@ -265,9 +266,14 @@ class PartitionLoader:
         # Kept before the first append: a crash must not forget what a later start could not find again.
         await self._context.disk.run(partition.log.keep_leader_epochs)
         await self._keep_producers(partition)
-        log.warning(
-            "%s: the local log begins anew where the store ends, at %d", partition.name, partition.cold_end_offset
+        is_planned = opens_first_after_restore(
+            leader_epoch=leader_epoch, newest_stored_epoch=max((epoch for epoch, _ in tail.leader_epochs), default=-1)
         )
+        log.log(
+            logging.INFO if is_planned else logging.WARNING,
+            "%s: the local log begins anew where the store ends, at %d%s",
+            partition.name, partition.cold_end_offset, ", as the restore has planned" if is_planned else "",
+        )  # fmt: skip
 
     async def _end_transactions(self, partition: Partition) -> None:
         """The log was torn where the store ends, and with it the ends of transactions that reach into the store. They

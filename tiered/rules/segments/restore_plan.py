@@ -208,6 +208,16 @@ def next_life(number: int, step: int) -> int:
     return (max(0, number) // step + 1) * step
 
 
+def opens_first_after_restore(*, leader_epoch: int, newest_stored_epoch: int) -> bool:
+    """Whether this leader is the first one since a restore: an empty log is then what the restore has planned.
+
+    The restore gives the first epoch of a life to nobody, and whoever registers first gets the next one. The store has
+    records of the former life alone.
+    """
+    first_epoch = leader_epoch - leader_epoch % LEADER_EPOCHS_A_LIFE
+    return newest_stored_epoch < first_epoch and leader_epoch <= first_epoch + 1
+
+
 def plan_restore(
     found: FoundBucket,
     brokers: Sequence[int],
