@@ -304,4 +304,7 @@ def test_segments_tell_where_records_are_and_cold_ones_read_the_same(
     table = commands.out("segments", "cooling", "-p", "0").decode().splitlines()
     assert table[1].split()[2] == "cold"
     assert "cold " in table[-1]
+    (cost,) = commands.json("cost")["topics"]
+    assert (cost["topic"], cost["cold_bytes"] >= segments[0]["size_bytes"]) == ("cooling", True)
+    assert commands.out("cost").decode().splitlines()[1].startswith("cooling ")
     assert commands.out("consume", "cooling") == lines

@@ -16,7 +16,7 @@ from tiered.cli.local_cluster.arguments import add_cluster
 from tiered.cli.quotas.arguments import add_quotas
 from tiered.cli.records.arguments import add_consume, add_produce
 from tiered.cli.store.arguments import add_store_commands
-from tiered.cli.tiering.arguments import add_reconcile, add_retention, add_segments
+from tiered.cli.tiering.arguments import add_cost, add_reconcile, add_retention, add_segments
 from tiered.cli.topics.arguments import add_topics
 from tiered.cli.transactions.arguments import add_transactions
 from tiered.cli.users.arguments import add_users
@@ -67,7 +67,7 @@ def _add_completion(commands: "Commands[Parser]") -> None:
 
 
 _COMMANDS = (
-    _add_serve, add_topics, add_segments, add_retention, add_reconcile, add_produce, add_consume, add_groups,
+    _add_serve, add_topics, add_segments, add_retention, add_reconcile, add_cost, add_produce, add_consume, add_groups,
     add_transactions,
     add_brokers, add_cluster, add_acls, add_quotas, add_users, add_store_commands, add_doctor, _add_completion,
 )  # fmt: skip

@@ -159,3 +159,33 @@ def test_the_versions_of_another_cluster_are_not_taken_for_those_of_this_one(ser
     assert "belongs to another cluster" in str(broker_versions(described("ours"), url)[1])
     assert "cannot reach" in str(broker_versions(described("ours"), "127.0.0.1:1")[1])
     assert "must be a URL" in str(broker_versions(described("ours"), "ftp://x")[1])
+
+
+def costs_of(topic: str, usd: float, **more: object) -> dict[str, object]:
+    return {
+        "topic": topic, "deleted": False, "cold_bytes": 1 << 30, "cold_objects": 1, "retired_objects": 1,
+        "retired_bytes": 9, "local_bytes": 2048, "storage_usd_per_month": usd, "local_usd_per_month": 0.5,
+        "total_usd_per_month": usd + 0.5, "upload_usd": 0.0002, **more,
+    }  # fmt: skip
+
+
+def test_costs_are_shown_the_dearest_topic_first_and_added_up(
+    serving: Callable[[Answer], str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer = {
+        "currency": "USD",
+        "prices": {"cold_usd_per_gib_month": 0.023},
+        "topics": [costs_of("cheap", 0.023), costs_of("dear", 1234.0), costs_of("gone", 0.01, deleted=True)],
+        "total_usd_per_month": 1235.533,
+    }
+    url = serving(lambda path: (200 if path == "/api/v1/cost" else 404, json.dumps(answer).encode()))
+    assert main(["cost", "--http", url]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[:4]] == ["TOPIC", "dear", "cheap", "gone"]
+    assert lines[1].split()[-4:] == ["1,234.00", "0.5000", "1,234.50", "0.0002"]
+    assert lines[3].startswith("gone (deleted)")
+    assert lines[5] == "1,235.53 USD a month for what is held now in 3 topics"
+    assert lines[6] == "0.0006 USD were spent once, on the requests that uploaded these 6 objects"
+    assert lines[7] == "prices: cold_usd_per_gib_month 0.023"
+    assert main(["cost", "--json", "--http", url]) == 0
+    assert json.loads(capsys.readouterr().out) == answer

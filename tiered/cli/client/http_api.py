@@ -72,6 +72,12 @@ class HttpApi:
         _list_in(answer, "brokers")
         return answer
 
+    def cost(self) -> dict[str, Any]:
+        """What each topic holds in both tiers, and what that costs by the brokers' prices."""
+        answer = self._ask("GET", "/api/v1/cost")
+        _list_in(answer, "topics")
+        return answer
+
     def reconcile(self) -> dict[str, Any]:
         """The differences that brokers have found between disk, metadata store and object store."""
         answer = self._ask("GET", "/api/v1/reconcile")

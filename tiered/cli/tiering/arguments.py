@@ -1,4 +1,5 @@
-"""The arguments of `tiered segments`, `explain-retention`, `snapshot` and `reconcile`: argparse and nothing else."""
+"""The arguments of `tiered segments`, `explain-retention`, `snapshot`, `reconcile` and `cost`: argparse and nothing
+else."""
 
 from tiered.cli.arguments import Commands, Parser, command, duration_ms, http_options, number
 
@@ -71,5 +72,17 @@ def add_reconcile(commands: "Commands[Parser]") -> None:
         "show differences between disk, metadata store and object store, and what to do",
         "Brokers compare them in the background; this tells what they have found so far and asks for nothing new.",
         "Exit code 1 when anything is wrong, or a broker does not answer.",
+    )
+    http_options(parser)
+
+
+def add_cost(commands: "Commands[Parser]") -> None:
+    """Adds `cost`."""
+    parser = command(
+        commands,
+        "cost",
+        "tiering.cost:run",
+        "show what each topic takes of both tiers, and what that costs",
+        "By the brokers' settings tiered.price.*; reads, traffic and the brokers themselves are not in it.",
     )
     http_options(parser)
