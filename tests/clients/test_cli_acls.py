@@ -165,10 +165,10 @@ def test_who_sees_a_topic_and_may_not_use_it_is_told_what_gives_the_right(
     (tmp_path / "lines").write_text("a\n")
     assert main(["produce", "seen", str(tmp_path / "lines"), "-b", bootstrap]) == 0
     assert main([*argv, "-b", bootstrap]) == 1
-    said = capsys.readouterr().err
-    assert f"User:ANONYMOUS lacks the right {right} on {resource}; " in said
+    refusal = capsys.readouterr().err
+    assert f"User:ANONYMOUS lacks the right {right} on {resource}; " in refusal
     command = f"tiered acls add --principal User:ANONYMOUS --operation {right.lower()} --{resource}"
-    assert f"`{command}` gives it" in said
+    assert f"`{command}` gives it" in refusal
 
 
 def test_what_the_protocol_has_no_words_for_is_said_with_who_one_is(nobody: Tiered) -> None:

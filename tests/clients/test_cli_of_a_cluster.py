@@ -132,7 +132,7 @@ async def test_a_replica_that_does_not_lead_deletes_nothing_and_the_leader_is_na
     async with Cluster(three_brokers.bootstrap) as cluster:
         topic = await existing_topic(cluster, "moved")
         (partition,) = topic.partitions
-        follower_id = next(each for each in partition.replicas if each != partition.leader_id)
+        follower_id = next(replica for replica in partition.replicas if replica != partition.leader_id)
         outdated = replace(topic, partitions=(replace(partition, leader_id=follower_id),))
         cuts = [Cut(partition=0, before=0, after=LINES)]
         codes = await execute_cuts(cluster, outdated, cuts)
@@ -152,9 +152,9 @@ def test_brokers_are_listed_with_what_they_carry(tiered: Command, three_brokers:
     shown = tiered("brokers", "list", "--http", three_brokers.broker(2).http).splitlines()
     assert shown[0].split()[:7] == ["BROKER", "ADDRESS", "RACK", "STATE", "VERSION", "LOCAL", "FREE"]
     assert len(shown) == 4, "nothing is unknown"
-    found = tiered.json("brokers", "list", "--http", three_brokers.broker(2).http)
-    assert [broker["version"] for broker in found] == [__version__] * 3
-    assert all(0 < broker["disk_usable_bytes"] < broker["disk_total_bytes"] for broker in found)
+    brokers = tiered.json("brokers", "list", "--http", three_brokers.broker(2).http)
+    assert [broker["version"] for broker in brokers] == [__version__] * 3
+    assert all(0 < broker["disk_usable_bytes"] < broker["disk_total_bytes"] for broker in brokers)
     (other, *_) = tiered.json("brokers", "list", "--http", "127.0.0.1:1")
     assert other["version"] is None
     assert other["unknown"]["version"].startswith("cannot reach 127.0.0.1:1")

@@ -65,7 +65,7 @@ def test_transactional_ids_are_listed_with_what_becomes_of_their_transactions(ti
     assert "listed-open" in quiet
     assert "listed-done" not in quiet
     until(lambda: "listed-done" in tiered.out("transactions", "list", "--state", "complete-commit").decode())
-    (done_row,) = [each for each in tiered.json("transactions", "list") if each["transactional_id"] == "listed-done"]
+    (done_row,) = [row for row in tiered.json("transactions", "list") if row["transactional_id"] == "listed-done"]
     assert (done_row["started_at_ms"], done_row["partitions"]) == (None, [])
     assert tiered.out("transactions", "list", "--older-than", "1h").startswith(b"no such transactional id")
     until(lambda: [each["transactional_id"] for each in tiered.json("transactions", "list", "--older-than", "1s")])

@@ -48,7 +48,7 @@ class Parser(argparse.ArgumentParser):
 
     def _behind_the_command(self, args: Sequence[str]) -> Sequence[str]:
         """The same words, with connection options that stand before a command where the command's own may stand."""
-        commands = next((each for each in self._get_positional_actions() if isinstance(each, Commands)), None)
+        commands = next((action for action in self._get_positional_actions() if isinstance(action, Commands)), None)
         names: list[str] = []
         end = 0
         while end < len(args) and (name := _connection_option(args[end])) is not None:

@@ -123,22 +123,24 @@ async def describe_open_transactions(
     One request to each coordinator for many ids. What has moved or has gone since it was listed is left out.
     """
     by_coordinator: dict[int, list[str]] = {}
-    for each in listed:
-        if each.state not in _IDLE_STATES:
-            by_coordinator.setdefault(each.coordinator, []).append(each.transactional_id)
+    for row in listed:
+        if row.state not in _IDLE_STATES:
+            by_coordinator.setdefault(row.coordinator, []).append(row.transactional_id)
     described: dict[str, DescribedTransaction] = {}
     for broker_id, names in by_coordinator.items():
         for start in range(0, len(names), _AT_ONCE):
-            chosen = tuple(names[start : start + _AT_ONCE])
-            answer = await cluster.request(
-                DESCRIBE_TRANSACTIONS,
-                lambda make, chosen=chosen: make.DescribeTransactionsRequest(transactional_ids=chosen),
-                broker_id=broker_id,
-            )
-            for state in answer.transaction_states:
-                if state.error_code == NONE:
-                    described[state.transactional_id] = _described(state, broker_id)
+            for transaction in await _described_by(cluster, broker_id, names[start : start + _AT_ONCE]):
+                described[transaction.transactional_id] = transaction
     return described
+
+
+async def _described_by(cluster: Cluster, broker_id: int, names: Sequence[str]) -> list[DescribedTransaction]:
+    answer = await cluster.request(
+        DESCRIBE_TRANSACTIONS,
+        lambda make: make.DescribeTransactionsRequest(transactional_ids=tuple(names)),
+        broker_id=broker_id,
+    )
+    return [_described(state, broker_id) for state in answer.transaction_states if state.error_code == NONE]
 
 
 def _described(state: Any, coordinator: int) -> DescribedTransaction:
@@ -150,7 +152,7 @@ def _described(state: Any, coordinator: int) -> DescribedTransaction:
         producer_epoch=state.producer_epoch,
         timeout_ms=state.transaction_timeout,
         started_at_ms=state.transaction_start_time if state.transaction_start_time >= 0 else None,
-        partitions=tuple(sorted((each.topic, number) for each in state.topics for number in each.partitions)),
+        partitions=tuple(sorted((topic.topic, number) for topic in state.topics for number in topic.partitions)),
     )
 
 

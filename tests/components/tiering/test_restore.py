@@ -238,9 +238,9 @@ def test_a_restored_cluster_reads_and_goes_on_as_if_nothing_was(
         caplog.at_level(logging.INFO, "tiered"),
         cluster(store=bucket, sql=database_url, data=tmp_path / "second", settings=QUICK) as c,
     ):
-        begun = [each for each in caplog.records if "begins anew where the store ends" in each.getMessage()]
+        begun = [record for record in caplog.records if "begins anew where the store ends" in record.getMessage()]
         assert len(begun) == sum(TOPICS.values())
-        assert {each.levelname for each in begun} == {"INFO"}, "the restore has planned it"
+        assert {record.levelname for record in begun} == {"INFO"}, "the restore has planned it"
         assert read_all(c, list(TOPICS)) == lost.records
         assert positions_of(c, "behind", list(lost.positions["behind"])) == lost.positions["behind"]
         assert positions_of(c, "at-the-end", [("zstd", 0), ("tail", 0)]) == {("zstd", 0): 200, ("tail", 0): 50}

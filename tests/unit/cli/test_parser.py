@@ -176,7 +176,7 @@ def test_which_broker_to_ask_may_be_said_before_the_command(argv: list[str], nam
 
 
 @pytest.mark.parametrize(
-    ("argv", "said"),
+    ("argv", "refusal"),
     [
         (["-b", "x:3", "segments", "t"], "tiered segments: unrecognized arguments: -b"),
         (["--http", "x:4", "topics", "list"], "tiered topics list: unrecognized arguments: --http"),
@@ -186,10 +186,10 @@ def test_which_broker_to_ask_may_be_said_before_the_command(argv: list[str], nam
     ],
 )
 def test_what_the_command_does_not_take_is_refused_before_it_too(
-    argv: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    argv: list[str], refusal: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(argv) == 2
-    assert said in capsys.readouterr().err
+    assert refusal in capsys.readouterr().err
 
 
 def test_options_that_nobody_knows_are_refused_among_the_words(capsys: pytest.CaptureFixture[str]) -> None:

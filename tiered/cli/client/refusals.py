@@ -43,8 +43,8 @@ def lacks(cluster: Cluster, operation: Operation, resource_type: ResourceType, n
 
 def topic_refusal(cluster: Cluster, operation: Operation, topic: str, code: int) -> str:
     """The reason for an error code of a topic's partition; where a right is missing, what gives it."""
-    told = lacks(cluster, operation, ResourceType.TOPIC, topic) if code == TOPIC_AUTHORIZATION_FAILED else None
-    return reason(code, told)
+    missing = lacks(cluster, operation, ResourceType.TOPIC, topic) if code == TOPIC_AUTHORIZATION_FAILED else None
+    return reason(code, missing)
 
 
 async def none_to_see(cluster: Cluster, what: str, make_one: str) -> str:

@@ -196,7 +196,11 @@ async def _uncommitted(
     """The partitions of these topics that the group has committed nothing of, whether or not a member has them."""
     described = (await cluster.metadata(sorted(topics))).topics if topics else {}
     numbers = {
-        name: [each.partition for each in described[name].partitions if (name, each.partition) not in committed]
+        name: [
+            partition.partition
+            for partition in described[name].partitions
+            if (name, partition.partition) not in committed
+        ]
         for name in sorted(described)
     }
     return {name: lacking for name, lacking in numbers.items() if lacking}

@@ -182,10 +182,10 @@ async def _execute(cluster: Cluster, group_id: str, moves: Sequence[Move]) -> di
         if gone := [each for each, after in new.items() if after is None]:
             codes |= await delete_offsets(cluster, group_id, gone)
     except BrokerError as error:
-        told = error.message
+        message = error.message
         if error.code == GROUP_AUTHORIZATION_FAILED:
-            told = lacks(cluster, Operation.DELETE, ResourceType.GROUP, group_id)
-        raise CommandFailed(f"{group_id}: {reason(error.code, told)}") from error
+            message = lacks(cluster, Operation.DELETE, ResourceType.GROUP, group_id)
+        raise CommandFailed(f"{group_id}: {reason(error.code, message)}") from error
     return codes
 
 

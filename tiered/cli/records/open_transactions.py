@@ -31,7 +31,9 @@ async def ends_of(
 async def reasons_of_the_end(cluster: Cluster, ends: Mapping[TopicPartition, int]) -> list[str]:
     """In words, for each transaction that is open where committed records end, which one it is and since when."""
     try:
-        opened = [each for each in await open_on_partitions(cluster, ends) if _holds_back(each, ends)]
+        opened = [
+            transaction for transaction in await open_on_partitions(cluster, ends) if _holds_back(transaction, ends)
+        ]
         owners = await owners_of(cluster, opened)
     except TieredError as error:
         return [f"{_named(list(ends))}: an open transaction ends read_committed there; which one is not known: {error}"]
@@ -39,7 +41,7 @@ async def reasons_of_the_end(cluster: Cluster, ends: Mapping[TopicPartition, int
     for transaction in opened:
         by_producer.setdefault((transaction.topic, transaction.producer_id), []).append(transaction)
     reasons = [_reason(transactions, owners.get(transactions[0])) for transactions in by_producer.values()]
-    if over := sorted(ends.keys() - {(each.topic, each.partition) for each in opened}):
+    if over := sorted(ends.keys() - {(transaction.topic, transaction.partition) for transaction in opened}):
         reasons.append(f"{_named(over)}: read_committed ended at a transaction that has ended since; there is more now")
     return reasons
 
@@ -49,8 +51,8 @@ def _holds_back(transaction: OpenOnPartition, ends: Mapping[TopicPartition, int]
 
 
 def _reason(transactions: Sequence[OpenOnPartition], owner: DescribedTransaction | None) -> str:
-    newest = max(transactions, key=lambda each: each.last_write_ms)
-    where = _named([(each.topic, each.partition) for each in transactions])
+    newest = max(transactions, key=lambda transaction: transaction.last_write_ms)
+    where = _named([(transaction.topic, transaction.partition) for transaction in transactions])
     producer = f"producer {newest.producer_id} epoch {newest.producer_epoch}"
     if owner is None:
         return (

@@ -128,8 +128,8 @@ async def failures_of(
         elif code == NOT_LEADER_OR_FOLLOWER:
             leader_id = leaders.get(cut.partition, -1)
             leader = "no broker leads it now" if leader_id < 0 else f"broker {leader_id} does now"
-            told = f"the broker that was asked does not lead the partition, {leader}; run the command again"
-            failures[cut.partition] = reason(code, told)
+            message = f"the broker that was asked does not lead the partition, {leader}; run the command again"
+            failures[cut.partition] = reason(code, message)
         elif code != NONE:
             failures[cut.partition] = topic_refusal(cluster, Operation.DELETE, topic.name, code)
     return failures
@@ -152,14 +152,16 @@ def _held(topic: TopicMetadata, cut: Cut, snapshots: Sequence[Snapshot]) -> str:
         f"snapshot {snapshot['name']} holds records before offset {cut.after}; "
         f"`tiered snapshot delete {snapshot['name']}` frees them, if nobody needs it"
         for snapshot in snapshots
-        if any(_is_in(cut, held) for held in snapshot["partitions"])
+        if any(_overlap(cut, offsets) for offsets in snapshot["partitions"])
     ]
     may_be = f"a snapshot may hold these records; `tiered snapshot list {topic.name}` shows them"
     return "; ".join(sentences) or may_be
 
 
-def _is_in(cut: Cut, held: Mapping[str, int]) -> bool:
-    return held["partition"] == cut.partition and held["start_offset"] < cut.after and held["end_offset"] > cut.before
+def _overlap(cut: Cut, offsets: Mapping[str, int]) -> bool:
+    """Whether the cut takes any of the offsets that a snapshot holds in one partition."""
+    is_there = offsets["partition"] == cut.partition
+    return is_there and offsets["start_offset"] < cut.after and offsets["end_offset"] > cut.before
 
 
 def _tell(arguments: argparse.Namespace, topic: str, cuts: Sequence[Cut], failures: Mapping[int, str]) -> None:

@@ -39,12 +39,12 @@ async def run_list(arguments: argparse.Namespace, cluster: Cluster) -> None:
         return
     open_transactions = await describe_open_transactions(cluster, found)
     if arguments.json:
-        print_json([_listed_fields(each, open_transactions.get(each.transactional_id)) for each in found])
+        print_json([_listed_fields(listed, open_transactions.get(listed.transactional_id)) for listed in found])
     elif not found:
         what = "such transactional id" if states or arguments.older_than else "transactional id"
         say(await none_to_see(cluster, what, "one is there once a producer has begun with it (init_transactions)"))
     else:
-        rows = [_row(each, open_transactions.get(each.transactional_id)) for each in found]
+        rows = [_row(listed, open_transactions.get(listed.transactional_id)) for listed in found]
         print_table("TRANSACTIONAL-ID STATE >PRODUCER >COORDINATOR SINCE PARTITIONS", rows)
 
 
@@ -99,8 +99,8 @@ def _fields(found: DescribedTransaction) -> dict[str, Any]:
     return {**asdict(found), "partitions": _partition_fields(found)}
 
 
-def _partition_fields(found: DescribedTransaction) -> list[dict[str, Any]]:
-    return [{"topic": topic, "partition": partition} for topic, partition in found.partitions]
+def _partition_fields(transaction: DescribedTransaction) -> list[dict[str, Any]]:
+    return [{"topic": topic, "partition": partition} for topic, partition in transaction.partitions]
 
 
 def _show(found: dict[str, Any]) -> None:

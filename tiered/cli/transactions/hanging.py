@@ -75,7 +75,7 @@ async def _open(
             found.append(Hanging(opened=each, transactional_id=None, why=NOBODYS))
         elif owner.started_at_ms is not None and now_ms - owner.started_at_ms > max_timeout_ms:
             found.append(Hanging(opened=each, transactional_id=owner.transactional_id, why=TOO_LONG))
-    hanging = {each.opened for each in found}
+    hanging = {transaction.opened for transaction in found}
     others = {opened: owner for opened, owner in owners.items() if opened not in hanging}
     if not found:
         return [], others
