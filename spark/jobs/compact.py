@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark_tiered import compaction
 from pyspark_tiered.cold_read import store_of
 from pyspark_tiered.compaction import ScannedSegment
-from pyspark_tiered.job_run import stages, watched
+from pyspark_tiered.job_run import job_session, stages, watched
 from tiered.broker.tiering.cold_compaction import ColdCompaction, DueCompactions, DuePartition, Order
 from tiered.cli.arguments import Parser, positive
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed
@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
         chosen = [each for each in found.partitions if each.rows and (each.due.is_due or arguments.everything)]
         keys = 0
         if chosen and not arguments.plan:
-            spark = SparkSession.builder.appName("tiered-compact").getOrCreate()
+            spark = job_session("tiered-compact")
             keys = Compact(spark, arguments, job, found, chosen).run()
         summary = _summary(found, chosen, job) | {"keys": keys}
         print_json(summary | {"seconds": round((clock.monotonic_ms() - started_ms) / 1000, 3)})

@@ -23,7 +23,7 @@ from pyspark_tiered import iceberg_table
 from pyspark_tiered.batch import TaskOptions
 from pyspark_tiered.iceberg_table import BAD_SUFFIX, Exported
 from pyspark_tiered.job_arguments import as_json, parsed_options, source_arguments
-from pyspark_tiered.job_run import watched
+from pyspark_tiered.job_run import job_session, watched
 from pyspark_tiered.job_waves import WAVE_BYTES, Wave, held_ranges, waves_of
 from pyspark_tiered.log_source import open_log_source
 from pyspark_tiered.plan import OffsetRange, Split
@@ -104,7 +104,7 @@ def run(arguments: argparse.Namespace) -> int:
     bad = None
     if schema.format is not ValueFormat.RAW:
         bad = iceberg_table.open_table(catalog, arguments.table + BAD_SUFFIX, bad_fields(), period=None)
-    spark = SparkSession.builder.appName("tiered-export").getOrCreate()
+    spark = job_session("tiered-export")
     job = Export(spark, arguments, schema, table, bad)
     try:
         summary = job.run()

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 
 from pyspark_tiered.job_arguments import as_json, frame_of, parsed_options, source_arguments, source_options
-from pyspark_tiered.job_run import stages, watched
+from pyspark_tiered.job_run import job_session, stages, watched
 from pyspark_tiered.job_waves import WAVE_BYTES, Wave, held_ranges, waves_of
 from pyspark_tiered.log_source import open_log_source
 from pyspark_tiered.plan import OffsetRange
@@ -105,7 +105,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def run(arguments: argparse.Namespace) -> int:
     if (arguments.to_topic is None) == (arguments.to_parquet is None):
         raise UsageError("give --to-topic or --to-parquet, one of them")
-    spark = SparkSession.builder.appName("tiered-replay").getOrCreate()
+    spark = job_session("tiered-replay")
     started_ms = SystemClock().monotonic_ms()
     try:
         summary = _to_topic(spark, arguments) if arguments.to_topic is not None else _to_parquet(spark, arguments)

@@ -19,7 +19,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from pyspark_tiered.cold_read import store_of
-from pyspark_tiered.job_run import watched
+from pyspark_tiered.job_run import job_session, watched
 from tiered.cli.arguments import Parser, json_option, number
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed
 from tiered.cli.main import ended
@@ -87,7 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def run(arguments: argparse.Namespace) -> int:
     sample = ChunkSample(fraction=arguments.fraction, seed=arguments.seed)
     store = store_of(arguments.store)
-    spark = SparkSession.builder.appName("tiered-verify").getOrCreate()
+    spark = job_session("tiered-verify")
     verifier = SpreadVerifier(spark, store.url, sample=sample, topics=arguments.topic)
     planned = verifier.survey()
     segments = counted(planned.segments, "segment")

@@ -76,8 +76,15 @@ class DefaultSource(DataSource):
 
 
 def register(spark: "SparkSession") -> None:
-    """Makes `format("tiered")` known to this session: needed only where the package came with `--py-files`."""
+    """Makes `format("tiered")` known to this session, from whichever Python the driver was started.
+
+    Raises `InvalidConfig` that names PYSPARK_PYTHON where Spark's workers cannot load the package.
+    """
+    from pyspark_tiered.session_python import check_workers, use_this_python
+
+    use_this_python(spark)
     spark.dataSource.register(DefaultSource)
+    check_workers(spark, DefaultSource.name())
 
 
 def _too_old(what: str, since: str) -> Exception:

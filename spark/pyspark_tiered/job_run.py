@@ -1,4 +1,4 @@
-"""How a job of `spark/jobs` tells how far it is: the action in the caller's thread, looks at it from another.
+"""What the jobs of `spark/jobs` run in: their session, and a thread that tells how far the caller's action is.
 
 Owns that thread. The action stays where it was called: a session, its data sources and Ctrl-C belong to that thread.
 Must never print: what is shown is the job's.
@@ -10,9 +10,18 @@ from typing import TypeVar
 
 from pyspark.sql import SparkSession
 
+from pyspark_tiered.session_python import use_this_python
+
 T = TypeVar("T")
 
 LOOK_SECONDS = 0.5
+
+
+def job_session(name: str) -> SparkSession:
+    """The session of the job of this name, from whichever Python it was started."""
+    spark = SparkSession.builder.appName(name).getOrCreate()
+    use_this_python(spark)
+    return spark
 
 
 def watched(action: Callable[[], T], look: Callable[[], None]) -> T:

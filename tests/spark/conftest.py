@@ -27,24 +27,29 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def spark(java: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     warehouse = tmp_path_factory.mktemp("warehouse")
-    # Python workers inherit what the JVM had when it began.
+    # Workers inherit what the JVM had when it began: the first `python3` on its path has no package of ours.
+    other = tmp_path_factory.mktemp("other-python") / "python3"
+    other.write_text(f'#!/bin/sh\nexec {sys._base_executable} -I "$@"\n')  # type: ignore[attr-defined]
+    other.chmod(0o755)
+    path = f"{other.parent}{os.pathsep}{os.environ['PATH']}"
     with aws_environment(), patch.dict(os.environ, {"PYSPARK_PYTHON": sys.executable}):
-        session = (
-            SparkSession.builder.master("local[2, 2]")  # A task that fails has a second attempt, as on a cluster.
-            .appName("tiered-tests")
-            .config("spark.ui.enabled", "false")
-            .config("spark.python.daemon.module", "tests.spark.warm_daemon")
-            .config("spark.driver.memory", "1g")
-            # Most of such short a life would go into compiling well what runs twice.
-            .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-            .config("spark.driver.host", "127.0.0.1")
-            .config("spark.driver.bindAddress", "127.0.0.1")
-            .config("spark.sql.shuffle.partitions", "2")
-            .config("spark.sql.session.timeZone", "UTC")
-            .config("spark.sql.warehouse.dir", str(warehouse))
-            .config("spark.sql.streaming.metricsEnabled", "false")
-            .getOrCreate()
-        )
+        with patch.dict(os.environ, {"PATH": path}):
+            session = (
+                SparkSession.builder.master("local[2, 2]")  # A task that fails has a second attempt, as on a cluster.
+                .appName("tiered-tests")
+                .config("spark.ui.enabled", "false")
+                .config("spark.python.daemon.module", "tests.spark.warm_daemon")
+                .config("spark.driver.memory", "1g")
+                # Most of such short a life would go into compiling well what runs twice.
+                .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+                .config("spark.driver.host", "127.0.0.1")
+                .config("spark.driver.bindAddress", "127.0.0.1")
+                .config("spark.sql.shuffle.partitions", "2")
+                .config("spark.sql.session.timeZone", "UTC")
+                .config("spark.sql.warehouse.dir", str(warehouse))
+                .config("spark.sql.streaming.metricsEnabled", "false")
+                .getOrCreate()
+            )
         session.sparkContext.setLogLevel("ERROR")
         yield session
         session.stop()
