@@ -30,6 +30,7 @@ from pyspark_tiered.plan import (
     splits,
     uncovered,
 )
+from pyspark_tiered.store_end import read_to_the_end, report_store_end
 from pyspark_tiered.worker import acknowledge_at_once, keep_freed_memory, settle
 from tiered.errors import OffsetOutOfRange
 from tiered.formats.checkpoint import CommittedSegment
@@ -161,6 +162,7 @@ def batch_ranges(
         ranges.append(fitted)
         lost += missing
     report_loss(lost, fail=options.fail_on_data_loss)
+    report_store_end(read_to_the_end(views, ends, options.ending, bounds=bounds), fail=options.fail_on_incomplete_store)
     return bounded(ranges, bounds)
 
 

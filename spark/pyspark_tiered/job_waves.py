@@ -14,6 +14,7 @@ from pyspark_tiered.holding import BatchHold
 from pyspark_tiered.log_source import LogSource
 from pyspark_tiered.options import Options
 from pyspark_tiered.plan import TAIL_SPLIT_RECORDS, OffsetRange, OffsetVector, Split, TopicAndPartition, fit, parts
+from pyspark_tiered.store_end import read_to_the_end, report_store_end
 
 WAVE_BYTES = 512 << 20
 """Of each partition, before another wave begins; a larger segment is a wave of its own."""
@@ -62,6 +63,7 @@ def _ranges(source: LogSource, options: Options, begun: OffsetVector, hold: Batc
         ranges.append(fitted)
         lost += missing
     report_loss(lost, fail=options.fail_on_data_loss)
+    report_store_end(read_to_the_end(views, ends, options.ending), fail=options.fail_on_incomplete_store)
     return ranges
 
 

@@ -119,6 +119,7 @@ class Options:
     max_records_per_partition: int | None = None
     fail_on_data_loss: bool = True
     fail_on_bad_batch: bool = True
+    fail_on_incomplete_store: bool = False
     include_headers: bool = False
     isolation: Isolation = Isolation.READ_UNCOMMITTED
     split_bytes: int = DEFAULT_SPLIT_BYTES
@@ -149,6 +150,7 @@ _KNOWN = (
     "maxRecordsPerPartition",
     "failOnDataLoss",
     "failOnBadBatch",
+    "failOnIncompleteStore",
     "includeHeaders",
     "splitBytes",
     "openCostInBytes",
@@ -201,6 +203,7 @@ def parse_options(given: Mapping[str, str], *, streaming: bool) -> Options:
         max_records_per_partition=positive(options, "maxRecordsPerPartition"),
         fail_on_data_loss=boolean(options, "failOnDataLoss", default=True),
         fail_on_bad_batch=boolean(options, "failOnBadBatch", default=True),
+        fail_on_incomplete_store=boolean(options, "failOnIncompleteStore", default=False),
         include_headers=boolean(options, "includeHeaders", default=False),
         isolation=_isolation(options),
         split_bytes=positive(options, "splitBytes") or DEFAULT_SPLIT_BYTES,

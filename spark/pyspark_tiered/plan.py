@@ -32,7 +32,9 @@ OffsetVector = Mapping[TopicAndPartition, int]
 class PartitionView:
     """The readable offsets of one partition: `[log_start_offset, end_offset)`, below `cold_end_offset` from the bucket.
 
-    Without a store `cold_end_offset` is 0 and `topic_id` None; without brokers it equals `end_offset`.
+    Without a store `cold_end_offset` is 0 and `topic_id` None; without brokers it equals `end_offset`. With
+    `is_store_alone` there are no brokers, and the last two say what the partition's checkpoint knows: where the log
+    ended when the checkpoint was written, and when the newest segment was uploaded (None where there is none).
     """
 
     topic: str
@@ -41,6 +43,9 @@ class PartitionView:
     log_start_offset: int
     cold_end_offset: int
     end_offset: int
+    is_store_alone: bool = False
+    known_log_end: int | None = None
+    latest_upload_ms: int | None = None
 
     @property
     def key(self) -> TopicAndPartition:

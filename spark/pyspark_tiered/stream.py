@@ -20,6 +20,7 @@ from pyspark_tiered.holding import StreamHold
 from pyspark_tiered.log_source import open_log_source
 from pyspark_tiered.options import Options
 from pyspark_tiered.plan import OffsetRange, OffsetVector, PartitionView, TopicAndPartition, fit, limited
+from pyspark_tiered.store_end import report_store_end
 from tiered.errors import OffsetOutOfRange
 from tiered.runtime import SystemClock
 
@@ -45,6 +46,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._latest: dict[TopicAndPartition, int] = {}
         self._triggered_ms: float | None = None
         self._hold: StreamHold | None = None
+        self._reported: set[str] = set()
 
     def __getstate__(self) -> dict[str, object]:
         # A task reads what its split says: connections and the state of the query stay on the driver.
@@ -55,6 +57,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             "_latest": {},
             "_triggered_ms": None,
             "_hold": None,
+            "_reported": set(),
         }
 
     def __setstate__(self, state: dict[str, object]) -> None:
@@ -62,7 +65,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> OffsetJson:  # noqa: N802 - Spark's name
         options = self._task.options
-        views = self._opened().views()
+        views = self._views()
         starts = self._opened().resolve(
             options.starting, views, option="startingOffsets", no_match=options.no_timestamp_match
         )
@@ -73,11 +76,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self._target = {key: view.end_offset for key, view in self._opened().views().items()}
+        self._target = {key: view.end_offset for key, view in self._views().items()}
 
     def latestOffset(self, start: OffsetJson, limit: ReadLimit) -> OffsetJson:  # noqa: N802
         starts = from_json(start)
-        views = self._opened().views()
+        views = self._views()
         self._complain_of_vanished(starts, views)
         starts = self._without_recreated(starts, ids_of(start), views)
         self._keep(starts, views)
@@ -108,7 +111,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: OffsetJson, end: OffsetJson) -> list[InputPartition]:
         starts, ends = from_json(start), from_json(end)
         source = self._opened()
-        views = source.views()
+        views = self._views()
         self._complain_of_vanished(ends, views)
         ends = self._without_recreated(ends, ids_of(end), views)
         starts = {key: offset for key, offset in starts.items() if key in ends}
@@ -154,6 +157,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return True
         self._triggered_ms = now_ms
         return False
+
+    def _views(self) -> dict[TopicAndPartition, PartitionView]:
+        """The partitions as they are now. The first time, says what the store alone leaves out of their topics."""
+        views = self._opened().views()
+        new = [view for view in views.values() if view.topic not in self._reported]
+        report_store_end(new, fail=self._task.options.fail_on_incomplete_store)
+        self._reported.update(view.topic for view in new)
+        return views
 
     def _opened(self) -> "LogSource":
         if self._source is None:

@@ -28,6 +28,7 @@ class PartitionState:
 
     segments: list[CommittedSegment] = field(default_factory=list)
     log_start_offset: int = 0
+    high_watermark: int | None = None
     version: int = 0
     partition_count: int = 1
 
@@ -106,6 +107,8 @@ class Bucket:
         for topic, partition in self.partitions:
             counts[topic] = max(counts.get(topic, 0), partition + 1)
         for (topic, partition), state in self.partitions.items():
+            if not state.segments:
+                continue  # A partition of which nothing was uploaded yet.
             state.version += 1
             checkpoint = PartitionCheckpoint(
                 version=state.version,
@@ -119,6 +122,7 @@ class Bucket:
                 leader_epoch=0,
                 pages=(),
                 segments=tuple(state.segments),
+                high_watermark=state.high_watermark,
             )
             key = partition_checkpoint_key(self.topic_ids[topic], partition)
             head = sealed(checkpoint, self.page_entries)

@@ -44,7 +44,13 @@ def test_every_row_comes_back_as_it_was_written(spark: SparkSession, bucket: Buc
     everything = [row for partition in (0, 1) for row in expected("orders", partition, records(0, 300))]
     assert rows(read(spark, bucket, includeHeaders="true")) == everything
     without_headers = [{name: row[name] for name in row if name != "headers"} for row in everything]
-    assert rows(read(spark, bucket)) == without_headers
+    spark.conf.set("spark.sql.pyspark.worker.logging.enabled", "true")
+    try:
+        assert rows(read(spark, bucket)) == without_headers
+        logged = [(row["level"], row["msg"].split(",")[0]) for row in spark.tvf.python_worker_logs().collect()]
+    finally:
+        spark.conf.unset("spark.sql.pyspark.worker.logging.enabled")
+    assert logged == [("WARNING", "Topic orders is read from the store alone")], "without brokers a user is warned"
 
 
 def test_the_pure_decoder_gives_the_same_rows(
