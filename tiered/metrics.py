@@ -101,6 +101,12 @@ def metric(name: str, documentation: str, *labels: str, of: Callable[[], object]
     return field(default_factory=of, metadata={Metric: told})
 
 
+def gauge_of_ms(name: str, documentation: str) -> Any:
+    """A field of `CountersState` in milliseconds that rises and falls. `/metrics` shows it in seconds."""
+    told = {"name": name, "kind": "gauge", "documentation": documentation, "labels": (), "unit_ms": 1000.0}
+    return field(default_factory=int, metadata={Metric: told})
+
+
 @dataclass(slots=True)
 class CountersState:
     """Counts since the process started. A new counter is one field here."""
@@ -169,12 +175,12 @@ class CountersState:
     local_segments_deleted: int = metric(
         "tiered_local_segments_deleted_total", "Local segments that retention removed."
     )
-    clock_ahead_ms: int = metric(
-        "tiered_clock_ahead_ms",
+    clock_ahead_ms: int = gauge_of_ms(
+        "tiered_clock_ahead_seconds",
         "How far this broker's clock is ahead of the database's, negative where it is behind; 0 with SQLite.",
     )
-    retention_clock_ahead_ms: int = metric(
-        "tiered_retention_clock_ahead_ms",
+    retention_clock_ahead_ms: int = gauge_of_ms(
+        "tiered_retention_clock_ahead_seconds",
         "How far the clock is ahead while retention by age has stopped because of it, else 0.",
     )
     compactions: int = metric("tiered_compactions_total", "Passes over a log that came to their end.")
@@ -224,7 +230,9 @@ class CountersState:
         of=lambda: Counter(committed=0, aborted=0, timed_out=0),
     )
     event_loop_stall_ms: float = 0.0
-    event_loop_max_stall_ms: float = metric("tiered_event_loop_max_stall_ms", "Longest stall of the event loop so far.")
+    event_loop_max_stall_ms: float = gauge_of_ms(
+        "tiered_event_loop_max_stall_seconds", "Longest stall of the event loop so far."
+    )
     event_loop_stalls: Histogram = metric(
         "tiered_event_loop_stall_seconds", "How late the event loop woke, probed all the time.", of=Histogram
     )
@@ -233,8 +241,8 @@ class CountersState:
         "CPU time of Python's collections of garbage, in which nobody is answered.",
         of=Histogram,
     )
-    garbage_max_pause_ms: float = metric(
-        "tiered_garbage_max_pause_ms", "CPU time of the longest collection of garbage so far."
+    garbage_max_pause_ms: float = gauge_of_ms(
+        "tiered_garbage_max_pause_seconds", "CPU time of the longest collection of garbage so far."
     )
     upload_durations: Histogram = metric(
         "tiered_upload_seconds",
@@ -263,8 +271,15 @@ class CountersState:
     )
 
 
+def _described(counter: str, *, unit_ms: float | None = None, **told: Any) -> Metric:
+    read = attrgetter(counter)
+    if unit_ms is None:
+        return Metric(**told, read=read)
+    return Metric(**told, read=lambda counters: read(counters) / unit_ms)
+
+
 DESCRIBED: Mapping[str, Metric] = {
-    each.name: Metric(**each.metadata[Metric], read=attrgetter(each.name))
+    each.name: _described(each.name, **each.metadata[Metric])
     for each in fields(CountersState)
     if Metric in each.metadata
 }

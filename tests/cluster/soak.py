@@ -196,7 +196,8 @@ class Soak:
             broker = cluster.brokers[broker_id]
             try:
                 resident_bytes = broker.metric("process_resident_memory_bytes")
-                self.figures.take_memory(broker.pid, resident_bytes, broker.metric("tiered_garbage_max_pause_ms"))
+                pause_ms = 1000 * broker.metric("tiered_garbage_max_pause_seconds")
+                self.figures.take_memory(broker.pid, resident_bytes, pause_ms)
             except OSError as error:
                 self._note(f"broker {broker_id} does not say how much memory it has: {error}")
 

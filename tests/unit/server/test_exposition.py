@@ -1,13 +1,17 @@
 """`/metrics` without a broker: how counters describe themselves, and how families become text."""
 
 import asyncio
+import re
 import threading
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tiered.metrics import DESCRIBED, CallTimes, CountersState, Histogram
+from tiered.server.http.metrics.broker import METRICS
 from tiered.server.http.metrics.prometheus import Family, exposition_of, families_of
+
+ABBREVIATED_UNITS = ("s", "ms", "us", "ns", "sec", "b", "kb", "mb", "gb", "tb", "pb", "m", "h", "d")
 
 
 def parsed(*families: Family) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
@@ -109,3 +113,26 @@ def test_an_exposition_gives_others_their_turn_within_a_family_too(monkeypatch: 
         return taken
 
     assert asyncio.run(turns()) >= 10
+
+
+def test_names_are_those_that_promtool_accepts() -> None:
+    """The rules of `promtool check metrics`, for all metrics but those that stay for a version under an older name."""
+    assert len({metric.name for metric in METRICS}) == len(METRICS)
+    for metric in METRICS:
+        words = metric.name.split("_")
+        assert metric.documentation
+        assert re.fullmatch(r"[a-z_0-9]+", metric.name), metric.name
+        if metric.documentation.startswith("Deprecated"):
+            continue
+        assert (metric.kind == "counter") == metric.name.endswith("_total"), metric.name
+        assert words[-1] not in ("bucket", "count", "sum"), metric.name
+        assert not set(words) & {"counter", "gauge", "histogram", "summary", *ABBREVIATED_UNITS}, metric.name
+        assert not set(metric.labels) & {"le", "quantile"}, metric.name
+
+
+def test_a_renamed_metric_tells_the_same_under_both_names() -> None:
+    counters = CountersState()
+    counters.clock_ahead_ms = -1500
+    both = [metric for metric in METRICS if metric.name.startswith("tiered_clock_ahead_")]
+    found = {family.name: list(family.samples) for family in families_of(both, counters)}
+    assert found == {"tiered_clock_ahead_seconds": [({}, -1.5)], "tiered_clock_ahead_ms": [({}, -1500)]}

@@ -40,6 +40,7 @@ from tiered.server.http.metrics.prometheus import (
     families_of,
     gauge,
     histogram,
+    renamed,
 )
 
 _COUNTED_AT_DOORS = [
@@ -67,8 +68,24 @@ _OF_REQUESTS = (
     gauge("tiered_http_requests_in_progress", "HTTP requests being answered now.", "bounded"),
     gauge("tiered_http_streams", "HTTP answers and requests without an end that are open now.", "streams"),
 )
+_RENAMED_COUNTERS = tuple(
+    renamed(old_name, DESCRIBED[each], factor=1000)
+    for old_name, each in (
+        ("tiered_clock_ahead_ms", "clock_ahead_ms"),
+        ("tiered_retention_clock_ahead_ms", "retention_clock_ahead_ms"),
+        ("tiered_event_loop_max_stall_ms", "event_loop_max_stall_ms"),
+        ("tiered_garbage_max_pause_ms", "garbage_max_pause_ms"),
+    )
+)
+_LED = gauge("tiered_led_partitions", "Partitions led by this broker.", "led_here")
+_BACKLOG_AGE = gauge(
+    "tiered_upload_backlog_age_seconds",
+    "Age of the oldest segment that waits for its upload.",
+    lambda broker: broker.upload_backlog()[1] / 1000,
+)
 _OF_CLUSTER = (
-    gauge("tiered_leader_count", "Partitions led by this broker.", "led_here"),
+    _LED,
+    renamed("tiered_leader_count", _LED),
     gauge(
         "tiered_under_replicated_partitions",
         "Partitions led here with a replica that is not in sync.",
@@ -145,11 +162,8 @@ _OF_BROKER = (
         "Bytes of closed segments that wait for their upload.",
         lambda broker: broker.upload_backlog()[0],
     ),
-    gauge(
-        "tiered_upload_backlog_age_ms",
-        "Age of the oldest segment that waits for its upload.",
-        lambda broker: broker.upload_backlog()[1],
-    ),
+    _BACKLOG_AGE,
+    renamed("tiered_upload_backlog_age_ms", _BACKLOG_AGE, factor=1000),
     gauge(
         "tiered_disk_only_age_seconds",
         "Age of the oldest record led here that is on brokers' disks alone: the store does not have it yet.",
@@ -363,8 +377,8 @@ _OF_CLIENTS = (
     ),
 )
 METRICS: tuple[Metric, ...] = (
-    *(*DESCRIBED.values(), *_THROTTLED, *_OF_REQUESTS, *_OF_CLUSTER, *_OF_CACHE, *_OF_STORE, *_OF_BROKER),
-    *_OF_TRANSACTIONS,
+    *(*DESCRIBED.values(), *_RENAMED_COUNTERS, *_THROTTLED, *_OF_REQUESTS, *_OF_CLUSTER, *_OF_CACHE, *_OF_STORE),
+    *(*_OF_BROKER, *_OF_TRANSACTIONS),
     *(*_OF_DISK, *_WHAT_RUNS, *_OF_PROCESS, *_BY_NAME, *_OF_CLIENTS),
 )
 """All that a broker tells of itself."""
@@ -376,7 +390,7 @@ async def _metrics(request: web.Request) -> web.Response:
     facts = await broker.disk.run(read_process_facts, broker.data.root)
     counted = [each for each in DESCRIBED.values() if each not in _COUNTED_AT_DOORS]
     families = chain(
-        families_of(counted, broker.counters),
+        families_of((*counted, *_RENAMED_COUNTERS), broker.counters),
         families_at_doors(broker.counters, request.app[REQUESTS]),
         families_of(_OF_CLUSTER, request.app[VIEWS].of(broker)),
         families_of(_OF_BROKER, broker),

@@ -5,7 +5,7 @@ Owns the escaping and the form of a family. Knows how a metric is described, and
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from tiered.metrics import Histogram, Kind, Metric
@@ -59,6 +59,16 @@ gauge = partial(_metric, "gauge")
 """A metric that rises and falls."""
 histogram = partial(_metric, "histogram")
 """A metric of durations."""
+
+
+def renamed(old_name: str, metric: Metric, *, factor: float = 1) -> Metric:
+    """The metric under the name that it had, `factor` times as large there. It goes with the next version."""
+    return replace(
+        metric,
+        name=old_name,
+        documentation=f"Deprecated, goes with the next version: {metric.name} replaces it.",
+        read=lambda source: metric.read(source) * factor,
+    )
 
 
 def families_of(metrics: Iterable[Metric], source: object) -> Iterator[Family]:
