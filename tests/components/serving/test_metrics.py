@@ -234,11 +234,16 @@ def test_names_that_people_choose_are_bounded_and_what_is_left_out_is_counted(
     client = admin.AdminClient({"bootstrap.servers": process.bootstrap})
     for future in client.create_topics([admin.NewTopic(f"topic-{n}", 2) for n in range(5)]).values():
         future.result(20)
+    produce(process, "topic-4", 10)
     found = samples(process)
     named = {dict(labels)["topic"] for name, labels in found if name == "tiered_topic_produced_bytes_total"}
-    assert named == {"topic-0", "topic-1", "topic-2"}
-    partitions = [labels for name, labels in found if name == "tiered_partition_high_watermark"]
-    assert len(partitions) == 3
+    assert named == {"topic-0", "topic-1", "topic-4"}, "the busiest ones, and the first names among the idle"
+    partitions = [dict(labels) for name, labels in found if name == "tiered_partition_high_watermark"]
+    assert [(labels["topic"], labels["partition"]) for labels in partitions] == [
+        ("topic-0", "0"),
+        ("topic-0", "1"),
+        ("topic-4", "0"),
+    ]
     assert value(found, "tiered_metrics_omitted", kind="topics") == 2
     assert value(found, "tiered_metrics_omitted", kind="partitions") == 7
     consumer = confluent_kafka.Consumer({"bootstrap.servers": process.bootstrap, "group.id": "wide"})

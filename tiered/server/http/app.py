@@ -28,6 +28,7 @@ from tiered.server.http.messages import openapi
 from tiered.server.http.messages.failures import error_response, response_for
 from tiered.server.http.messages.parameters import LARGE_BODY_TURN
 from tiered.server.http.messages.route import Handler, Route
+from tiered.server.http.metrics.by_name import CHOSEN, Chosen
 from tiered.server.http.metrics.cluster_view import VIEWS, ClusterViews
 from tiered.server.http.neighbours.forward import CONNECTIONS, Connections
 from tiered.server.http.neighbours.produce import ROUTER, RecordRouter
@@ -52,6 +53,7 @@ def application(broker: Broker) -> web.Application:
     app = guarded(broker, ROUTES)
     app[BROKER] = broker
     app[VIEWS] = ClusterViews()
+    app[CHOSEN] = Chosen()
     app[CONNECTIONS] = Connections(broker.options.http_tls)
     app[ROUTER] = RecordRouter()
     app.on_cleanup.append(lambda app: app[CONNECTIONS].close())

@@ -6,21 +6,16 @@ while SQL and the object store are away. Labels whose values people choose (topi
 `tiered.metrics.max.series`; series left out for it are counted.
 """
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
-from operator import attrgetter
 
 from aiohttp import web
 
 from tiered import __version__
 from tiered.broker.broker import Broker
 from tiered.broker.host.process_facts import ProcessFacts, read_process_facts
-from tiered.broker.partitions.partition import Partition
-from tiered.broker.partitions.topics import Topic
 from tiered.broker.people.client_metrics import WHO, Outcome, Series
-from tiered.broker.people.lag_history import GroupLag
 from tiered.broker.transactions.coordinator import TransactionCoordinator
 from tiered.errors import StoreTrouble
 from tiered.metrics import DESCRIBED, CountersState, Metric
@@ -30,6 +25,7 @@ from tiered.server.http.door.keys import BROKER
 from tiered.server.http.door.limits import REQUESTS, RequestsState
 from tiered.server.http.messages.route import Answer, route, tagged
 from tiered.server.http.messages.schema import text
+from tiered.server.http.metrics.by_name import BY_NAME, CHOSEN, families_by_name
 from tiered.server.http.metrics.cluster_view import VIEWS, feed_lag, replica_lag
 from tiered.server.http.metrics.prometheus import (
     CONTENT_TYPE,
@@ -281,20 +277,6 @@ _OF_PROCESS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Named:
-    """Objects with a line each (topics, partitions, groups): as many as the setting allows, by name.
-
-    Leaders report partitions, and coordinators report groups, so that sums over brokers are right.
-    """
-
-    topics: list[Topic]
-    partitions: list[Partition]
-    lags: Mapping[tuple[str, str], int]
-    """By group and topic."""
-    omitted: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Transactions:
     """What is open here. `held_back` has the records above the last stable offset of each partition that has some."""
 
@@ -311,53 +293,6 @@ def _transactions_of(broker: Broker) -> _Transactions:
     return _Transactions(coordinator=broker.transactions, held_back=[each for each in above if each > 0])
 
 
-def _of_topics(name: str) -> Callable[[_Named], object]:
-    return lambda named: {
-        topic.name: sum(getattr(each.traffic, name) for each in topic.partitions) for topic in named.topics
-    }
-
-
-def _of_partitions(where: str) -> Callable[[_Named], object]:
-    read = attrgetter(where)
-    return lambda named: {(each.topic, each.topic_partition.partition): read(each) for each in named.partitions}
-
-
-_BY_NAME = (
-    *(
-        counter(f"tiered_topic_{name}_total", f"{what} since the start, by topic.", _of_topics(name), "topic")
-        for name, what in (
-            ("produced_bytes", "Bytes of batches appended"),
-            ("produced_batches", "Batches appended"),
-            ("produced_records", "Records appended"),
-            ("fetched_bytes", "Bytes sent to consumers"),
-        )
-    ),
-    *(
-        gauge(f"tiered_partition_{name}", what, _of_partitions(where), "topic", "partition")
-        for name, where, what in (
-            ("log_start_offset", "log_start_offset", "First offset that can be read."),
-            ("cold_end_offset", "cold_end_offset", "Where the object store's part ends."),
-            ("local_log_start_offset", "log.local_log_start_offset", "First offset on the local disk."),
-            ("high_watermark", "high_watermark", "Offset up to which consumers may read."),
-            ("last_stable_offset", "last_stable_offset", "Offset up to which read_committed consumers may read."),
-            ("log_end_offset", "log.log_end_offset", "Offset of the next record."),
-            ("local_bytes", "log.size_bytes", "Bytes on the local disk."),
-            ("cold_bytes", "cold_bytes", "Bytes in the object store."),
-        )
-    ),
-    gauge(
-        "tiered_group_lag",
-        "Records that a group has not committed yet, by group and topic, some seconds old.",
-        "lags",
-        *("group", "topic"),
-    ),
-    gauge(
-        "tiered_metrics_omitted",
-        "What has no lines of its own because of tiered.metrics.max.series.",
-        "omitted",
-        "kind",
-    ),
-)
 _OF_CLIENTS = (
     gauge(
         "tiered_telemetry_clients",
@@ -379,7 +314,7 @@ _OF_CLIENTS = (
 METRICS: tuple[Metric, ...] = (
     *(*DESCRIBED.values(), *_RENAMED_COUNTERS, *_THROTTLED, *_OF_REQUESTS, *_OF_CLUSTER, *_OF_CACHE, *_OF_STORE),
     *(*_OF_BROKER, *_OF_TRANSACTIONS),
-    *(*_OF_DISK, *_WHAT_RUNS, *_OF_PROCESS, *_BY_NAME, *_OF_CLIENTS),
+    *(*_OF_DISK, *_WHAT_RUNS, *_OF_PROCESS, *BY_NAME, *_OF_CLIENTS),
 )
 """All that a broker tells of itself."""
 
@@ -397,7 +332,7 @@ async def _metrics(request: web.Request) -> web.Response:
         families_of(_OF_TRANSACTIONS, _transactions_of(broker)),
         families_of(_OF_DISK, facts),
         families_of_any(broker, facts),
-        _families_by_name(broker),
+        await families_by_name(broker, request.app[CHOSEN]),
         families_of(_OF_CLIENTS, broker.client_metrics),
         _pushed_families(broker),
     )
@@ -416,31 +351,6 @@ def families_of_any(service: Broker | ReadReplica, facts: ProcessFacts) -> Itera
     yield from families_of(_OF_STORE, service.store)
     yield from families_of(_WHAT_RUNS, service)
     yield from families_of(_OF_PROCESS, facts)
-
-
-def _families_by_name(broker: Broker) -> Iterator[Family]:
-    limit = broker.settings.http.tiered_metrics_max_series
-    topics = sorted((each for each in broker.topics if not each.is_internal), key=lambda each: each.name)
-    led = [each for topic in topics for each in topic.partitions if each.leadership is not None]
-    groups = [each for each in broker.lag.latest.values() if broker.groups.is_ours(each.group_id)]
-    lags = _lags_by_topic(groups[:limit])
-    omitted = {
-        "topics": max(0, len(topics) - limit),
-        "partitions": max(0, len(led) - limit),
-        # A group that has lines for some of its topics only is not told whole.
-        "groups": max(0, len(groups) - limit) + len({group for (group, _), _ in lags[limit:]}),
-    }
-    named = _Named(topics=topics[:limit], partitions=led[:limit], lags=dict(lags[:limit]), omitted=omitted)
-    yield from families_of(_BY_NAME, named)
-
-
-def _lags_by_topic(groups: Iterable[GroupLag]) -> list[tuple[tuple[str, str], int]]:
-    """((group, topic), lag), by name."""
-    found: Counter[tuple[str, str]] = Counter()
-    for group in groups:
-        for each in group.partitions:
-            found[group.group_id, each.topic] += each.lag
-    return sorted(found.items())
 
 
 def _pushed_families(broker: Broker) -> Iterator[Family]:
