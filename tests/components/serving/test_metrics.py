@@ -160,6 +160,19 @@ def test_traffic_sizes_and_lag_are_what_happened(busy: BrokerProcess) -> None:
     assert value(found, "tiered_group_lag", group="followers", topic="flights") == 3500
 
 
+def test_the_age_of_a_lag_grows_until_the_group_has_committed_all(busy: BrokerProcess) -> None:
+    consume(busy, "flights", 10, "late", commit=10)
+
+    def age_s() -> float:
+        return samples(busy).get(("tiered_group_lag_seconds", (("group", "late"), ("topic", "flights"))), -1)
+
+    eventually(lambda: age_s() > 0, "what is not committed is there for a while", busy)
+    before_s = age_s()
+    eventually(lambda: age_s() > before_s, "while nobody consumes it gets older", busy)
+    consume(busy, "flights", 5000, "late", commit=5000)
+    eventually(lambda: age_s() == 0, "who has committed all has no lag", busy)
+
+
 def test_uploads_caches_sql_and_the_store_are_counted_where_they_happen(busy: BrokerProcess) -> None:
     found = samples(busy)
     uploads = value(found, "tiered_uploads_total")

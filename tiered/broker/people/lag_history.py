@@ -18,6 +18,7 @@ from types import MappingProxyType
 from tiered.broker.context import BrokerContext
 from tiered.broker.partitions.topics import Topics
 from tiered.broker.people.log_bounds import KnownLogBounds
+from tiered.broker.people.log_growth import LogGrowth
 from tiered.broker.view.image import ClusterImage
 from tiered.errors import TieredError
 from tiered.ids import TopicId, TopicPartition
@@ -46,6 +47,8 @@ class PartitionLag:
     committed_offset: int
     high_watermark: int
     lag: int
+    lag_ms: int
+    """For how long this broker has seen the first record above the committed offset in the log; 0 without a lag."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +136,8 @@ class LagHistory:
         self._read_ms = float("-inf")
         self._turn = asyncio.Lock()
         self._rings = LagRings()
+        self._growth: dict[TopicPartition, LogGrowth] = {}
+        """Of the partitions in `latest`."""
 
     async def sample(self) -> None:
         """Adds one sample to the ring, or a gap when SQL does not answer; raises what SQL met."""
@@ -172,18 +177,24 @@ class LagHistory:
 
     async def _lags(self, rows: Sequence[CommittedOffsetRow]) -> dict[str, GroupLag]:
         found = {}
+        growth: dict[TopicPartition, LogGrowth] = {}
         # Where the answer was cut off, its last group is not whole: better no lag of it than a wrong one.
         cut_group = rows[-1].group_id if len(rows) >= MAX_OFFSETS else None
         async for group_id, of_group in in_turns(groupby(rows, key=attrgetter("group_id"))):
             if group_id == cut_group:
                 break
-            partitions = tuple(self._partition_lags(of_group))
+            partitions = tuple(self._partition_lags(of_group, growth))
             if partitions:
                 total = sum(each.lag for each in partitions)
                 found[group_id] = GroupLag(group_id=group_id, lag=total, partitions=partitions)
+        self._growth = growth  # At the end: a look that is cancelled forgets nothing.
         return found
 
-    def _partition_lags(self, rows: Iterator[CommittedOffsetRow]) -> Iterator[PartitionLag]:
+    def _partition_lags(
+        self, rows: Iterator[CommittedOffsetRow], growth: dict[TopicPartition, LogGrowth]
+    ) -> Iterator[PartitionLag]:
+        """Lags of these rows; puts into `growth` what is known of their partitions."""
+        now_ms = int(self._context.clock.monotonic_ms())
         for row in rows:
             topic, key = self._topics.find_id(row.topic_id), TopicPartition(TopicId(row.topic_id), row.partition)
             if topic is None or self._image.row(key) is None:
@@ -193,10 +204,14 @@ class LagHistory:
                 high_watermark = here.high_watermark
             else:
                 high_watermark = self._log_bounds.reported(key, row.high_watermark).high_watermark
+            watched = growth.setdefault(key, self._growth.get(key) or LogGrowth())
+            watched.observe(high_watermark, now_ms)
+            grew_ms = watched.grew_past(row.offset)
             yield PartitionLag(
                 topic=topic.name,
                 partition=row.partition,
                 committed_offset=row.offset,
                 high_watermark=high_watermark,
                 lag=max(0, high_watermark - row.offset),
+                lag_ms=0 if grew_ms is None or high_watermark <= row.offset else now_ms - grew_ms,
             )

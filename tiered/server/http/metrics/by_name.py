@@ -26,7 +26,8 @@ class _Named:
     topics: list[Topic]
     partitions: list[Partition]
     lags: Mapping[tuple[str, str], int]
-    """By group and topic."""
+    lag_seconds: Mapping[tuple[str, str], float]
+    """Both by group and topic."""
     omitted: Mapping[str, int]
 
 
@@ -68,6 +69,12 @@ BY_NAME = (
         "tiered_group_lag",
         "Records that a group has not committed yet, by group and topic, some seconds old.",
         "lags",
+        *("group", "topic"),
+    ),
+    gauge(
+        "tiered_group_lag_seconds",
+        "For how long at least the oldest record that a group has not committed is in the log, by group and topic.",
+        "lag_seconds",
         *("group", "topic"),
     ),
     gauge(
@@ -126,6 +133,7 @@ async def families_by_name(broker: Broker, chosen: Chosen) -> Iterator[Family]:
         topics=[topics[topic_id] for topic_id in chosen_topics],
         partitions=[led[key] for key in chosen_partitions],
         lags={key: lags[key].lag for key in chosen_groups},
+        lag_seconds={key: lags[key].lag_ms / 1000 for key in chosen_groups},
         omitted=omitted,
     )
     return families_of(BY_NAME, named)
@@ -140,6 +148,7 @@ class _TopicLag:
     """How far a group is behind in a topic. `moved` grows as it commits, and as others produce."""
 
     lag: int = 0
+    lag_ms: int = 0
     moved: int = 0
 
 
@@ -150,5 +159,6 @@ def _lags_by_topic(groups: Iterable[GroupLag]) -> dict[tuple[str, str], _TopicLa
         for partition in group.partitions:
             topic_lag = lags.setdefault((group.group_id, partition.topic), _TopicLag())
             topic_lag.lag += partition.lag
+            topic_lag.lag_ms = max(topic_lag.lag_ms, partition.lag_ms)
             topic_lag.moved += partition.committed_offset + partition.high_watermark
     return dict(sorted(lags.items()))
