@@ -103,8 +103,8 @@ def metric(name: str, documentation: str, *labels: str, of: Callable[[], object]
 
 def gauge_of_ms(name: str, documentation: str) -> Any:
     """A field of `CountersState` in milliseconds that rises and falls. `/metrics` shows it in seconds."""
-    told = {"name": name, "kind": "gauge", "documentation": documentation, "labels": (), "unit_ms": 1000.0}
-    return field(default_factory=int, metadata={Metric: told})
+    description = {"name": name, "kind": "gauge", "documentation": documentation, "labels": (), "unit_ms": 1000.0}
+    return field(default_factory=int, metadata={Metric: description})
 
 
 @dataclass(slots=True)
@@ -271,16 +271,16 @@ class CountersState:
     )
 
 
-def _described(counter: str, *, unit_ms: float | None = None, **told: Any) -> Metric:
+def _described(counter: str, *, unit_ms: float | None = None, **description: Any) -> Metric:
     read = attrgetter(counter)
     if unit_ms is None:
-        return Metric(**told, read=read)
-    return Metric(**told, read=lambda counters: read(counters) / unit_ms)
+        return Metric(**description, read=read)
+    return Metric(**description, read=lambda counters: read(counters) / unit_ms)
 
 
 DESCRIBED: Mapping[str, Metric] = {
-    each.name: _described(each.name, **each.metadata[Metric])
-    for each in fields(CountersState)
-    if Metric in each.metadata
+    counter.name: _described(counter.name, **counter.metadata[Metric])
+    for counter in fields(CountersState)
+    if Metric in counter.metadata
 }
 """The metrics of `CountersState`, by the name of their field."""

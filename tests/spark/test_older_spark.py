@@ -29,7 +29,9 @@ def _run(then: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("module", ["batch", "write", "job_arguments", "job_waves", "iceberg_table", "compaction"])
+@pytest.mark.parametrize(
+    "module", ["batch", "write", "job_arguments", "job_waves", "iceberg_table", "compaction", "job_run"]
+)
 def test_what_reads_and_writes_batches_needs_nothing_newer(module: str) -> None:
     _run(f"import pyspark_tiered.{module}")
 

@@ -134,5 +134,5 @@ def test_a_renamed_metric_tells_the_same_under_both_names() -> None:
     counters = CountersState()
     counters.clock_ahead_ms = -1500
     both = [metric for metric in METRICS if metric.name.startswith("tiered_clock_ahead_")]
-    found = {family.name: list(family.samples) for family in families_of(both, counters)}
-    assert found == {"tiered_clock_ahead_seconds": [({}, -1.5)], "tiered_clock_ahead_ms": [({}, -1500)]}
+    shown = {family.name: list(family.samples) for family in families_of(both, counters)}
+    assert shown == {"tiered_clock_ahead_seconds": [({}, -1.5)], "tiered_clock_ahead_ms": [({}, -1500)]}

@@ -65,8 +65,8 @@ _OF_REQUESTS = (
     gauge("tiered_http_streams", "HTTP answers and requests without an end that are open now.", "streams"),
 )
 _RENAMED_COUNTERS = tuple(
-    renamed(old_name, DESCRIBED[each], factor=1000)
-    for old_name, each in (
+    renamed(old_name, DESCRIBED[counter_name], factor=1000)
+    for old_name, counter_name in (
         ("tiered_clock_ahead_ms", "clock_ahead_ms"),
         ("tiered_retention_clock_ahead_ms", "retention_clock_ahead_ms"),
         ("tiered_event_loop_max_stall_ms", "event_loop_max_stall_ms"),

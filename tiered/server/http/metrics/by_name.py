@@ -33,13 +33,15 @@ class _Named:
 
 def _of_topics(name: str) -> Callable[[_Named], object]:
     return lambda named: {
-        topic.name: sum(getattr(each.traffic, name) for each in topic.partitions) for topic in named.topics
+        topic.name: sum(getattr(partition.traffic, name) for partition in topic.partitions) for topic in named.topics
     }
 
 
 def _of_partitions(where: str) -> Callable[[_Named], object]:
     read = attrgetter(where)
-    return lambda named: {(each.topic, each.topic_partition.partition): read(each) for each in named.partitions}
+    return lambda named: {
+        (partition.topic, partition.topic_partition.partition): read(partition) for partition in named.partitions
+    }
 
 
 BY_NAME = (
@@ -126,7 +128,7 @@ async def families_by_name(broker: Broker, chosen: Chosen) -> Iterator[Family]:
     omitted = {
         "topics": len(topics) - len(chosen_topics),
         "partitions": len(led) - len(chosen_partitions),
-        # A group that has lines for some of its topics only is not told whole.
+        # A group that has lines for some of its topics only is not shown whole.
         "groups": len({group for group, _ in lags.keys() - set(chosen_groups)}),
     }
     named = _Named(
