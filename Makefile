@@ -161,7 +161,7 @@ $(PY):
 
 $(BASE_STAMP): | $(PY)
 	@set -e; if [ ! -e $(FULL_STAMP) ]; then \
-	  echo "setting up $(VENV) (the broker alone)"; \
+	  echo "setting up $(VENV) with what a broker needs: it takes a minute, and then the broker starts"; \
 	  $(PIP) --editable .; fi; \
 	rm -f $(VENV)/.base-*; touch $@
 

@@ -78,8 +78,8 @@ def test_nobody_is_sent_to_an_index_that_has_no_tiered(path: Path) -> None:
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.key)
-def test_every_option_of_serve_is_in_the_readme_with_its_variable(option: Option) -> None:
-    text = (ROOT / "README.md").read_text()
+def test_every_option_of_serve_is_documented_with_its_variable(option: Option) -> None:
+    text = (ROOT / "docs/cli.md").read_text()
     assert (f"`{option.flag}`" if option.is_switch else f"`{option.flag} ") in text
     assert f"`{option.variable}`" in text
     assert f"`{option.key}`" in text
