@@ -15,7 +15,7 @@ from tests.fault_s3.tiering_broker import (
 )
 from tiered.broker.broker import Broker
 from tiered.cold.request_counts import PriceClass, upload_requests
-from tiered.config import BrokerSettings
+from tiered.config import BrokerSettings, TopicConfig
 from tiered.testing.faulty_s3 import FaultyS3
 
 COSTS = (Path(__file__).resolve().parents[2] / "docs" / "costs.md").read_text()
@@ -98,6 +98,39 @@ async def test_what_an_upload_a_cold_read_and_a_deletion_ask_of_the_store(faults
             await broker.retention.round()
         assert counter.since() == {}, "a broker that has nothing to do asks nothing"
         assert len(uploaded(faults)) == segments
+
+
+async def test_what_joining_sixteen_small_objects_asks_of_the_store(faults: FaultyS3, tmp_path: Path) -> None:
+    async with tiering_broker(tmp_path, faults, **QUIET, tiered_sweep_interval_ms=NEVER_MS) as broker:
+        (partition,) = await make_topic(broker, "orders", segment_bytes=2_000)
+        fill(partition, 60, at_ms=broker.clock.now_ms())
+        await eventually(lambda: partition.cold_end_offset == partition.log.active_base_offset)
+        before = len(partition.committed)
+        assert 16 < before < 32
+        await broker.checkpoints.write_stale()
+        counter = Counter(broker, faults)
+        partition.configure(TopicConfig.of({}, broker.settings))
+        await broker.joining.round()
+        assert len(partition.committed) == before - 15
+        assert counter.since() == {("GET", "segments"): 2 * 16 + 1, ("HEAD", "segments"): 1, ("PUT", "segments"): 1}
+        await broker.checkpoints.write_stale()
+        assert counter.since() == {("PUT", "checkpoints"): 1, ("GET", "checkpoints"): 1}
+        await broker.joining.round()
+        assert counter.since() == {}, "where nothing was uploaded nothing is looked at"
+
+
+def test_the_cost_page_says_what_a_month_of_segments_closed_early_costs_at_the_most() -> None:
+    settings = BrokerSettings()
+    a_month = settings.tiering.tiered_disk_only_closes_per_hour * 730
+    # Two PUT for each, and of a join's one object and checkpoint a sixteenth; HEAD and GET likewise.
+    put_usd = settings.http.tiered_price_upload_usd_per_1000 / 1000
+    puts, others = 2 + 2 / 16, 3 + 2 + 3 / 16
+    of_all = a_month * (puts * put_usd + others * GET_USD_PER_1000 / 1000)
+    words = " ".join(COSTS.split())
+    assert f"pays {of_all:.0f} USD" in words
+    assert (
+        f"at most {a_month * 2 * put_usd:.0f} USD a month, and {a_month * 3 * GET_USD_PER_1000 / 1000:.0f} for" in words
+    )
 
 
 def rows_of(heading: str) -> list[list[str]]:
