@@ -642,6 +642,7 @@ class Broker:
             "disk_full": self.reserve.is_low,
             "upload_backlog_bytes": backlog_bytes,
             "upload_backlog_age_ms": backlog_age_ms,
+            "disk_only_age_ms": self.disk_only_age_ms(),
             "metadata_went_back": self.state.metadata_went_back is not None,
             "sql_away": self.database.times.is_failing,
             "store_away": self.store.trouble is StoreTrouble.AWAY,

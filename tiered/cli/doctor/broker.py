@@ -256,5 +256,7 @@ def _health(check: str, where: str, health: Mapping[str, Any]) -> CheckResult:
         message = f"{where}: disk, metadata store and object store disagree: {shown}"
         return warn(check, message, advice, findings=sum(findings.values()))
     backlog_bytes = int(health.get("upload_backlog_bytes", 0))
-    message = f"{where} says that it serves; {in_bytes(backlog_bytes)} wait for upload"
-    return ok(check, message, backlog_bytes=backlog_bytes)
+    disk_only_s = int(health.get("disk_only_age_ms", 0)) // 1000
+    lacks = f"lacks records of the last {disk_only_s} s" if disk_only_s else "has every record"
+    message = f"{where} says that it serves; {in_bytes(backlog_bytes)} wait for upload, and the object store {lacks}"
+    return ok(check, message, backlog_bytes=backlog_bytes, disk_only_seconds=disk_only_s)

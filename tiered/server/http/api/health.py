@@ -25,6 +25,7 @@ HEALTH = record(
         ),
         "disk_full": boolean("True while writes are refused to keep a reserve."),
         "upload_backlog_bytes": integer("Bytes of closed segments that wait for their upload."),
+        "disk_only_age_ms": integer("Age of the oldest record led here that the object store does not have."),
         "store_away": boolean("True while the object store does not answer."),
         "store_trouble": nullable(
             text("Why the newest operation of the object store failed.", allowed=[each.value for each in StoreTrouble])

@@ -75,6 +75,7 @@ function combined({ brokers, health }) {
     full: told.filter((each) => each.disk_full).map((each) => each.broker),
     waiting: sum("upload_backlog_bytes"),
     waitingMs: Math.max(0, ...told.map((each) => each.upload_backlog_age_ms || 0)),
+    diskOnlyMs: Math.max(0, ...told.map((each) => each.disk_only_age_ms || 0)),
     stale: sum("stale_checkpoints"),
     findings: told.flatMap((each) => Object.entries(each.findings || {})).filter(([, count]) => count > 0),
     sql_away: told.some((each) => each.sql_away),
@@ -127,8 +128,9 @@ function isGrave(kinds) {
   return kinds.some(([kind]) => GRAVE.has(kind));
 }
 
-function uploads({ waiting, waitingMs }) {
-  if (waiting === 0) return [["good", "Nothing waits"], "Every closed segment that belongs in the object store is there."];
+function uploads({ waiting, waitingMs, diskOnlyMs }) {
+  if (waiting === 0 && diskOnlyMs === 0) return [["good", "All stored"], "The object store has every record that belongs there."];
+  if (waiting === 0) return [["good", `${duration(diskOnlyMs)} behind`], "The newest records are on disks alone, the oldest of them for so long. They are uploaded once their segment is closed (tiered.disk.only.max.ms)."];
   const late = waitingMs > LATE_UPLOAD_MS;
   return [late ? ["warn", `${size(waiting)} wait`] : ["good", `${size(waiting)} wait`],
     `Closed segments that are only on disk; the oldest for ${duration(waitingMs)}. ${late ? "Look at the object store and at remote.copy.lag.ms." : ""}`];
