@@ -213,6 +213,7 @@ def test_a_joined_object_takes_the_places_of_its_neighbours_in_the_log_and_in_th
     rows = [add(database, topic_id, base, base + 10) for base in (0, 10, 20, 30)]
     planned_row, objects = joined(database, topic_id, rows[:3])
     assert (planned_row.base_offset, planned_row.end_offset, planned_row.owner) == (0, 30, -1)
+    assert planned_row.change_number == database.run_sync(cluster.load).change_number
     (row,) = swap(database, topic_id, objects)
     assert committed(database, topic_id) == [(0, 30), (30, 40)]
     assert bounds(database, topic_id) == (0, 40)

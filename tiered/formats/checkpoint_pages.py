@@ -71,6 +71,8 @@ def _is_right(page: PageRef, checkpoint: PartitionCheckpoint, read_page: ReadPag
             == page
         )
     start_offset = checkpoint.log_start_offset
-    return page.first_base_offset < start_offset and rows == tuple(
-        each for each in read_page(page) if each.end_offset > start_offset
+    return (
+        bool(rows)
+        and page.first_base_offset < start_offset
+        and rows == tuple(each for each in read_page(page) if each.end_offset > start_offset)
     )

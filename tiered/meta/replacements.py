@@ -80,8 +80,8 @@ def plan(conn: Connection, wanted: Sequence[NewObject], *, timeout_ms: int) -> t
         committed = load_some(conn, [row.object_id for row in before])
         for row in before:
             _require_committed(committed.get(row.object_id), row.object_id)
-        for topic_id, number in {(row.topic_id, row.partition) for row in before}:
-            _refuse_pinned(conn, topic_id, number, before)
+        for topic_id, partition in {(row.topic_id, row.partition) for row in before}:
+            _refuse_pinned(conn, topic_id, partition, before)
         plans = [_plan_of(each, now_ms=now_ms, timeout_ms=timeout_ms) for each in wanted]
         rows = [{**asdict(each), "state": SegmentState.PLANNED, "change_number": number} for each in plans]
         if rows:

@@ -311,18 +311,21 @@ def test_with_the_disk_nothing_is_lost_that_was_not_uploaded(
 def test_uploads_come_back_that_were_committed_after_the_last_checkpoint(
     lost: FirstLife, bucket: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One topic has its checkpoints of an earlier moment, another one has none yet."""
+    """One topic has its checkpoints of an earlier moment, two have none, one of which has objects that were joined."""
     meta_url = f"sqlite:///{tmp_path}/meta.db"
     heads = tmp_path / "bucket" / PARTITION_CHECKPOINTS_PREFIX
-    earlier, missing = str(lost.topic_ids["plain"]), str(lost.topic_ids["gzip"])
+    earlier, missing = str(lost.topic_ids["plain"]), [str(lost.topic_ids[name]) for name in ("gzip", "joined")]
     shutil.copytree(lost.earlier_heads / earlier, heads / earlier, dirs_exist_ok=True)
-    shutil.rmtree(heads / missing)
+    for each in missing:
+        shutil.rmtree(heads / each)
     assert restored(bucket, meta_url, "--json") == 0
     topics = {topic["topic"]: topic["partitions"] for topic in json.loads(capsys.readouterr().out)["topics"]}
-    assert [partition["taken_back"] > 0 for partition in topics["plain"] + topics["gzip"]] == [True] * 5
+    assert [partition["taken_back"] > 0 for name in ("plain", "gzip", "joined") for partition in topics[name]] == [
+        True
+    ] * 6
     assert [partition["taken_back"] for partition in topics["zstd"]] == [0]
     assert restored(bucket, meta_url) == 0
-    assert "uploads that no checkpoint names, in 5 partitions" in capsys.readouterr().out
+    assert "uploads that no checkpoint names, in 6 partitions" in capsys.readouterr().out
     # The disk has the records from the uploads' end on alone.
     assert restored(bucket, meta_url, "--disk", str(lost.first_data)) == 0
     assert restored(bucket, meta_url, "--apply") == 0

@@ -172,3 +172,11 @@ def test_a_page_whose_first_row_was_joined_to_one_that_retention_has_left_is_sea
     wanted = replace(checkpoint_of(38, log_start_offset=1000), segments=(joined, *rows[11:]))
     head = with_pages_of(first.checkpoint, wanted, known=first.checkpoint.pages)
     assert (head.pages, head.segments) == ((), wanted.segments)
+
+
+def test_a_page_that_nobody_can_read_is_not_kept_where_the_log_starts_in_a_row_joined_across_its_beginning() -> None:
+    first = sealed(checkpoint_of(38), 10)
+    rows = checkpoint_of(38).segments
+    joined = replace(compacted(rows[19], 7), base_offset=rows[9].base_offset, joined_count=11)
+    wanted = replace(checkpoint_of(38, log_start_offset=1950), segments=(joined, *rows[20:]))
+    assert with_pages_of(first.checkpoint, wanted, known=first.checkpoint.pages) == wanted

@@ -9,8 +9,10 @@ could not tell an upload from what it was joined to.
 
 import logging
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+from uuid import UUID
 
 from sqlalchemy import Connection
 
@@ -25,7 +27,7 @@ from tiered.broker.view.feed import ChangeFeed
 from tiered.cold.bucket import rewrite
 from tiered.cold.bucket.rewrite import JoinOrder, Rewritten
 from tiered.cold.object_store import ObjectStore
-from tiered.errors import LostRace, MetadataUnavailable, Pinned, StoreUnavailable, TieredError
+from tiered.errors import Corrupt, LostRace, MetadataUnavailable, Pinned, StoreUnavailable, TieredError
 from tiered.formats import object_key
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.ids import TopicPartition
@@ -36,6 +38,10 @@ from tiered.rules.segments.retention import UNLIMITED
 from tiered.runtime import BlockingPool, crash_point, new_uuid
 
 log = logging.getLogger(__name__)
+
+JOINS_OF_ONE_PARTITION = 50
+"""Then others have their turn, and its checkpoint is written."""
+UNREADABLE_MS = 3_600_000.0
 
 
 class Joining:
@@ -57,6 +63,9 @@ class Joining:
         self._topics = topics
         self._pool = BlockingPool("join", threads=1)
         self._partitions: dict[TopicPartition, None] = {}
+        self._left_alone: dict[UUID, float] = {}
+        """Objects that were not joined because one beside them cannot be read, and until when, by the monotonic
+        clock."""
         self._steps = OneByOne("joining segments", counters=context.counters)
 
     def uploaded(self, where: TopicPartition) -> None:
@@ -68,34 +77,69 @@ class Joining:
         self._pool.close(wait=wait)
 
     async def round(self) -> None:
-        """Joins what is due of the partitions that have had an upload since the last round, oldest segments first."""
-        some, self._partitions = self._partitions, {}
-        partitions = [each for where in some if (each := self._led(where)) is not None]
-        await self._steps.run(partitions, self._join_all, name=lambda partition: partition.name)
+        """Joins what is due of the partitions that have had an upload since they were looked at, oldest segments
+        first."""
+        noted = [partition for where in self._partitions if (partition := self._led(where)) is not None]
+        self._partitions = {partition.topic_partition: None for partition in noted}
+        await self._steps.run(noted, self._join_all, name=lambda partition: partition.name)
 
     def _led(self, where: TopicPartition) -> Partition | None:
         partition = self._topics.hosted(where)
         return partition if partition is not None and partition.leadership is not None else None
 
     async def _join_all(self, partition: Partition) -> None:
-        """Of one partition. What was joined may be enough to be joined again."""
+        """Of one partition. What is left, and what was joined and may be joined again, has its turn in the next round:
+        so its checkpoint is written once for many joins."""
         where = partition.topic_partition
-        while self._may_go_on(partition) and _due(partition):
-            await self._checkpoints.write_stale()
-            run = _due(partition, await self._snapshots(partition))
-            if not run:
+        self._partitions.pop(where, None)
+        if not self._may_go_on(partition) or not await self._due(partition, lambda _segment: True):
+            return
+        await self._checkpoints.write_stale()
+        named = frozenset(segment.object_id for segment in partition.committed)
+        if self._checkpoints.is_stale(where.topic_id, where.partition):
+            self.uploaded(where)
+            return
+        snapshots = await self._snapshots(partition)
+
+        def is_free(segment: CommittedSegment) -> bool:
+            if segment.object_id not in named or segment.object_id in self._left_alone:
+                return False
+            return not any(start < segment.end_offset and end > segment.base_offset for start, end in snapshots)
+
+        for _ in range(JOINS_OF_ONE_PARTITION):
+            run = await self._due(partition, is_free)
+            if not run or not self._may_go_on(partition):
                 return
-            if self._checkpoints.is_stale(where.topic_id, where.partition):
-                self.uploaded(where)
-                return
+            self.uploaded(where)
             try:
                 await self._join(partition, run)
             except (LostRace, Pinned) as error:
                 log.info("%s: segments were not joined: %s", partition.name, error)
                 return
-            except (MetadataUnavailable, StoreUnavailable):
-                self.uploaded(where)
+            except (Corrupt, StoreUnavailable) as error:
+                if isinstance(error, Corrupt) or error.may_be_of_one_object:
+                    self._leave_alone(run)
                 raise
+
+    async def _due(
+        self, partition: Partition, is_free: Callable[[CommittedSegment], bool]
+    ) -> tuple[CommittedSegment, ...]:
+        config = partition.config
+        deletes = config.deletes_old_segments
+        choose = partial(
+            joining.next_join,
+            segment_bytes=config.segment_bytes,
+            retention_bytes=config.retention_bytes if deletes else UNLIMITED,
+            retention_ms=config.retention_ms if deletes else UNLIMITED,
+            is_free=is_free,
+        )
+        return await self._pool.run(choose, partition.committed)
+
+    def _leave_alone(self, run: Sequence[CommittedSegment]) -> None:
+        """One of them cannot be read: the others of the partition are joined meanwhile."""
+        now_ms = self._context.clock.monotonic_ms()
+        self._left_alone = {key: until_ms for key, until_ms in self._left_alone.items() if until_ms > now_ms}
+        self._left_alone |= {segment.object_id: now_ms + UNREADABLE_MS for segment in run}
 
     def _may_go_on(self, partition: Partition) -> bool:
         context = self._context
@@ -113,6 +157,9 @@ class Joining:
         """Raises LostRace, Pinned, MetadataUnavailable, StoreUnavailable or Corrupt: then the log is as before, and
         what is left behind is swept."""
         where, timeout_ms = partition.topic_partition, self._context.settings.tiering.tiered_upload_timeout_ms
+        clock = self._context.clock
+        # The same moment as the row's deadline: what is stored later nobody would sweep.
+        end_by_ms = clock.monotonic_ms() + timeout_ms
         object_id = new_uuid()
         key = object_key.segment_key(
             partition.topic,
@@ -139,7 +186,7 @@ class Joining:
             places=tuple(partition.place_of(each) for each in run),
             object_key=key,
             chunk_bytes=partition.config.tiered_chunk_bytes,
-            timeout_ms=timeout_ms,
+            left_ms=lambda: max(0.0, end_by_ms - clock.monotonic_ms()),
         )
         try:
             done = await self._pool.run(_joined, self._context.store, order, self._context.data.root)
@@ -174,18 +221,6 @@ class Joining:
                     raise
             else:
                 return
-
-
-def _due(partition: Partition, snapshots: Sequence[tuple[int, int]] = ()) -> tuple[CommittedSegment, ...]:
-    config = partition.config
-    deletes = config.deletes_old_segments
-    return joining.next_join(
-        partition.committed,
-        segment_bytes=config.segment_bytes,
-        retention_bytes=config.retention_bytes if deletes else UNLIMITED,
-        retention_ms=config.retention_ms if deletes else UNLIMITED,
-        snapshots=snapshots,
-    )
 
 
 def _joined(store: ObjectStore, order: JoinOrder, folder: Path) -> Rewritten:

@@ -7,7 +7,7 @@ swaps it in afterwards.
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import BinaryIO
 
@@ -47,13 +47,14 @@ class RewriteOrder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinOrder:
-    """Segments that follow each other, oldest first, whose batches one object takes. `object_key` is its key."""
+    """Segments that follow each other, oldest first, whose batches one object takes. `object_key` is its key, and
+    `left_ms` says how long its upload may take: from then on its row may be swept, and nobody would sweep it."""
 
     cluster_id: str
     places: tuple[ExpectedSegment, ...]
     object_key: str
     chunk_bytes: int
-    timeout_ms: float
+    left_ms: Callable[[], float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +132,7 @@ def _stored(
     """The object of the first `log_bytes` of `scratch`, with the places' offsets, epochs and aborted transactions; of
     producers it says what the last one said."""
     scratch.flush()
+    timeout_ms = order.timeout_ms if isinstance(order, RewriteOrder) else order.left_ms()
     described = uploader.describe(
         scratch.fileno(),
         log_bytes,
@@ -138,7 +140,7 @@ def _stored(
         topic_id=last.topic_id,
         topic=last.topic,
         partition=last.partition,
-        leader_epochs=sorted({entry for tail in tails for entry in tail.leader_epochs}),
+        leader_epochs=_leader_epochs(tails),
         producer_snapshot=tails[-1].producer_snapshot,
         previous_root_sha256=bytes.fromhex(places[0].segment.previous_root_sha256),
         # A transaction that was aborted behind a segment is told of there too: readers of each have to skip it.
@@ -152,7 +154,7 @@ def _stored(
     extent = (places[0].segment.base_offset, last.segment.end_offset)
     assert (table.base_offset, table.end_offset) == extent, "offsets never change"
     try:
-        store.put_segment(order.object_key, scratch.fileno(), log_bytes, described.tail, timeout_ms=order.timeout_ms)
+        store.put_segment(order.object_key, scratch.fileno(), log_bytes, described.tail, timeout_ms=timeout_ms)
     except ObjectExists:
         pass  # An attempt before this one has stored it, and died before it could tell: it is checked like our own.
     uploader.verify_stored(store, order.object_key, described.object_bytes, described.tail)
@@ -165,6 +167,15 @@ def _stored(
         record_count=table.record_count,
         root_sha256=table.root_sha256.hex(),
     )
+
+
+def _leader_epochs(tails: Sequence[SegmentTail]) -> list[tuple[int, int]]:
+    """Epochs and where they began. Each tail begins with the epoch that goes on at its base."""
+    starts: dict[int, int] = {}
+    for tail in tails:
+        for epoch, start_offset in tail.leader_epochs:
+            starts.setdefault(epoch, start_offset)
+    return sorted(starts.items())
 
 
 def _named(place: ExpectedSegment, error: Corrupt) -> Corrupt:

@@ -9,6 +9,10 @@ all of this holds:
 - its tail is whole, and agrees with its key and its size;
 - its footer names a cluster of the lineage, and the root of the segment before it.
 
+An object to which several uploads were joined (decision 0032) ends the chain as far as roots tell: the one behind it
+names the root of an upload that is gone. There its footer is taken at its word, for want of anything better, if the
+object before it was taken like this too; and what was joined is known by it.
+
 Of several such objects the one of the highest leader epoch is taken, as SQL would have it: a leader plans an upload
 only while its offsets are not committed, and from then on no former leader can commit them. Of one epoch it is the one
 that ends last, then the largest: an upload and not what compaction has made of it, for the next upload names the root
@@ -20,6 +24,7 @@ such an object is: nothing vouches for it.
 """
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from tiered.cold.bucket.segments import load_footer, load_tail
 from tiered.cold.object_store import LIST_KEYS, ObjectStore
@@ -33,6 +38,8 @@ from tiered.formats.segment_object import NO_ROOT, SegmentTail
 from tiered.rules.segments.reconcile import Listed, listed_segments
 from tiered.runtime import SystemClock
 
+FEWEST_JOINED = 2
+"""How many uploads were joined only the checkpoint knew. Any number says that it is no compacted object."""
 MAX_CANDIDATES = 10
 """So many objects that begin at the same offset are read."""
 
@@ -56,10 +63,19 @@ def continuing_uploads(
             for candidate in candidates.get(end_offset, ())
             if leader_epoch <= candidate.key.leader_epoch <= MAX_EPOCH
         ]
-        accepted = (_accepted(store, head, before, candidate, cluster_ids) for candidate in following[:MAX_CANDIDATES])
-        before = next(filter(None, accepted), None)
-        if before is None:
+        following = following[:MAX_CANDIDATES]
+        accepted = (_accepted(store, head, before, candidate, cluster_ids) for candidate in following)
+        after = next(filter(None, accepted), None)
+        if after is None and taken:
+            behind_joined = (_accepted(store, head, None, candidate, cluster_ids) for candidate in following)
+            after = next(filter(None, behind_joined), None)
+            if after is not None:
+                taken[-1] = replace(
+                    taken[-1], uploaded_root_sha256=after.previous_root_sha256, joined_count=FEWEST_JOINED
+                )
+        if after is None:
             return tuple(taken)
+        before = after
         taken.append(before)
         end_offset, leader_epoch = before.end_offset, before.leader_epoch
 
@@ -85,7 +101,7 @@ def _accepted(
 ) -> CommittedSegment | None:
     """The row of the object, if it continues the chain behind `before`."""
     try:
-        segment = _row(store, head, before, candidate)
+        segment = _row(store, before, candidate)
         place = ExpectedSegment(
             topic=head.topic,
             topic_id=head.topic_id,
@@ -100,9 +116,7 @@ def _accepted(
     return segment if segment.record_count <= segment.end_offset - segment.base_offset else None
 
 
-def _row(
-    store: ObjectStore, head: PartitionCheckpoint, before: CommittedSegment | None, candidate: Listed
-) -> CommittedSegment:
+def _row(store: ObjectStore, before: CommittedSegment | None, candidate: Listed) -> CommittedSegment:
     """The row that the upload had in SQL, but for when it was committed. Raises Corrupt.
 
     Its offsets are those of the key, and its previous root is what it has to be: `load_tail` compares both.
@@ -110,9 +124,9 @@ def _row(
     key, footer = candidate.key, load_footer(store, candidate.name, candidate.size_bytes)
     if before is not None:
         previous_root = before.chain_root_sha256
-    elif head.cold_end_offset == 0:
+    elif key.base_offset == 0:
         previous_root = NO_ROOT.hex()
-    else:  # All segments before it are deleted, and nobody knows their roots any more.
+    else:  # The segments before it are deleted, or were joined: nobody knows the root any more.
         previous_root = footer.previous_root_sha256.hex()
     return CommittedSegment(
         base_offset=key.base_offset,

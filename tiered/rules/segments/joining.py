@@ -3,12 +3,11 @@
 Owns that choice. Segments that were closed for their age are many and small: objects, rows and requests of readers are
 counted, not weighed. A run of neighbours is joined once there are `JOINED_AT_ONCE` of one generation: uploads first,
 then what was joined of so many uploads, and so on. So no record is written again more often than the logarithm of their
-number says. Pure: values in, neighbours out. Must never choose what compaction has been through: such a row says so by
-standing alone.
+number says. Pure: values in, neighbours out. Must never choose what compaction has been through (`is_compacted`).
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 from tiered.rules.partition.rolling import NEVER_MS
@@ -40,27 +39,29 @@ def next_join(
     segment_bytes: int,
     retention_bytes: int,
     retention_ms: int,
-    snapshots: Sequence[tuple[int, int]] = (),
+    is_free: Callable[[T], bool] = lambda _segment: True,
 ) -> tuple[T, ...]:
     """The oldest neighbours that are to be joined now, oldest first; nothing where none are.
 
     `committed` has all segments of one partition in order. The newest stays as it is: the next upload and followers
     that begin at the store's end stand on it. The joined segment keeps to the topic's `segment_bytes`, and to an
-    eighth of its retention, of which -1 is no limit. None holds an offset of `snapshots`, which are pairs of a first
-    offset and an end.
+    eighth of its retention, of which -1 is no limit. One that `is_free` refuses stays as it is. Speed: some 3 us for
+    each segment, so a caller with many asks in a thread.
     """
     max_bytes = min(MAX_JOINED_BYTES, segment_bytes, *_shares(retention_bytes))
     max_span_ms = min((NEVER_MS, *_shares(retention_ms)))
     run: deque[T] = deque()
+    run_bytes = 0
     for segment in committed[:-1]:
-        if segment.is_compacted or segment.log_bytes > max_bytes or _is_in(segment, snapshots):
+        if segment.is_compacted or segment.log_bytes > max_bytes or not is_free(segment):
             run.clear()
             continue
         if run and (run[-1].end_offset != segment.base_offset or _generation(run[-1]) != _generation(segment)):
             run.clear()
+        run_bytes = segment.log_bytes + (run_bytes if run else 0)
         run.append(segment)
-        while sum(each.log_bytes for each in run) > max_bytes or _span_ms(run) > max_span_ms:
-            run.popleft()
+        while run_bytes > max_bytes or (len(run) == JOINED_AT_ONCE and _span_ms(run) > max_span_ms):
+            run_bytes -= run.popleft().log_bytes
         if len(run) == JOINED_AT_ONCE:
             return tuple(run)
     return ()
@@ -79,7 +80,3 @@ def _span_ms(run: Sequence[StoredSegment]) -> int:
     """How much longer joining lets the first of them live at the most."""
     ages = [newest_of_committed_ms(each) for each in run]
     return max(ages) - min(ages)
-
-
-def _is_in(segment: StoredSegment, snapshots: Sequence[tuple[int, int]]) -> bool:
-    return any(start < segment.end_offset and end > segment.base_offset for start, end in snapshots)

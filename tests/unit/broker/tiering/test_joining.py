@@ -5,18 +5,24 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
+from sqlalchemy import select
 
 from tests.unit.broker.tiering.tiers import SEGMENTS, Tiers, tiers
 from tests.unit.broker.tiering.unsteady_store import UnsteadyStore
 from tiered.broker.tiering.joining import Joining
 from tiered.cold.bucket import checkpoints as bucket_checkpoints
+from tiered.cold.bucket import rewrite
+from tiered.cold.bucket.rewrite import Rewritten
 from tiered.config import TopicConfig
 from tiered.errors import LostRace, StoreUnavailable
-from tiered.meta import pins, segments
+from tiered.formats.checkpoint import PartitionCheckpoint
+from tiered.meta import pins
 from tiered.meta.pins import WantedRange
+from tiered.meta.tables import segment
 from tiered.rules.segments import joining as rule
 from tiered.rules.segments.segment_states import SegmentState
 
@@ -37,6 +43,14 @@ class Joins:
     @property
     def extents(self) -> list[tuple[int, int]]:
         return [(each.base_offset, each.end_offset) for each in self.made.partition.committed]
+
+    @property
+    def head(self) -> PartitionCheckpoint:
+        """What the bucket says of the partition."""
+        where = self.made.partition.topic_partition
+        stored = bucket_checkpoints.read_partition_checkpoint(self.store, where.topic_id, where.partition)
+        assert stored is not None
+        return stored.checkpoint
 
     @property
     def objects(self) -> int:
@@ -88,11 +102,7 @@ async def test_small_objects_become_one_that_has_their_bytes_and_their_place_in_
         assert has.made.context.counters.segments_joined == JOINED
         # The bucket names it at once, or what it replaces could not go.
         await has.made.checkpoints.write_stale()
-        head = bucket_checkpoints.read_partition_checkpoint(
-            has.store, partition.topic_partition.topic_id, partition.topic_partition.partition
-        )
-        assert head is not None
-        assert head.checkpoint.segments == partition.committed
+        assert has.head.segments == partition.committed
         await has.round()
         assert has.extents == [(0, JOINED), (JOINED, SEGMENTS)]
         # The old objects go once the grace is over, and not before.
@@ -136,8 +146,9 @@ async def test_nothing_is_joined_and_nothing_is_left_behind_where(
         await has.round()
         assert has.extents == [(number, number + 1) for number in range(SEGMENTS)]
         assert has.objects == SEGMENTS
-        planned = await database.run(lambda conn: segments.list_committed(conn, where.topic_id, where.partition))
-        assert {row.state for row in planned} == {SegmentState.COMMITTED}
+        rows = await database.run(lambda conn: conn.execute(select(segment.c.state, segment.c.owner)).all())
+        left = [row for row in rows if row.state != SegmentState.COMMITTED]
+        assert {row.state for row in left} <= {SegmentState.PURGED}
         # Once nothing is in the way, the next round joins them without another upload.
         if held_back == "a store that refuses":
             has.store.fails = lambda _key: None
@@ -182,3 +193,62 @@ async def test_retention_that_is_faster_takes_its_segments_and_the_rest_stays(
         with pytest.raises(LostRace):
             await has.joins._join(partition, run)
         assert has.extents == [(number, number + 1) for number in range(2, SEGMENTS)]
+
+
+async def test_an_object_that_cannot_be_read_keeps_only_its_neighbours_from_being_joined(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with joins(tmp_path, monkeypatch) as has:
+        monkeypatch.setattr(rule, "JOINED_AT_ONCE", 2)
+        partition = has.made.partition
+        has.store.delete(partition.committed[0].object_key)
+        for _ in range(3):
+            await has.round()
+        assert has.extents == [(0, 1), (1, 2), (2, 4), (4, 5)]
+
+
+async def test_all_runs_that_the_checkpoint_names_are_joined_with_one_write_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with joins(tmp_path, monkeypatch) as has:
+        monkeypatch.setattr(rule, "JOINED_AT_ONCE", 2)
+        await has.made.checkpoints.write_stale()
+        version = has.head.version
+        await has.round()
+        assert has.extents == [(0, 2), (2, 4), (4, 5)]
+        assert has.head.version == version
+        await has.joins.round()
+        assert has.extents == [(0, 4), (4, 5)]
+
+
+async def test_an_object_that_would_come_too_late_to_be_swept_is_not_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with joins(tmp_path, monkeypatch) as has:
+        plain = rewrite.join
+
+        def slow(*arguments: Any) -> Rewritten:
+            has.made.clock.waited_ms += has.made.context.settings.tiering.tiered_upload_timeout_ms + 1
+            return plain(*arguments)
+
+        monkeypatch.setattr(rewrite, "join", slow)
+        await has.round()
+        assert has.extents == [(number, number + 1) for number in range(SEGMENTS)]
+        assert has.objects == SEGMENTS
+
+
+async def test_partitions_that_a_round_did_not_reach_have_their_turn_in_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with joins(tmp_path, monkeypatch) as has:
+        has.joins.uploaded(has.made.partition.topic_partition)
+        monkeypatch.setattr(has.joins, "_join_all", away)
+        await has.joins.round()
+        monkeypatch.undo()
+        monkeypatch.setattr(rule, "JOINED_AT_ONCE", JOINED)
+        await has.joins.round()
+        assert has.extents == [(0, JOINED), (JOINED, SEGMENTS)]
+
+
+async def away(_partition: object) -> None:
+    raise StoreUnavailable("it is away")

@@ -1,6 +1,6 @@
 """Which small segments are joined: enough neighbours of one generation, within the bounds of the topic."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import pytest
@@ -48,14 +48,14 @@ def next_join(
     segment_bytes: int = 1 << 30,
     retention_bytes: int = UNLIMITED,
     retention_ms: int = UNLIMITED,
-    snapshots: Sequence[tuple[int, int]] = (),
+    is_free: Callable[[Stored], bool] = lambda _row: True,
 ) -> tuple[Stored, ...]:
     return joining.next_join(
         rows,
         segment_bytes=segment_bytes,
         retention_bytes=retention_bytes,
         retention_ms=retention_ms,
-        snapshots=snapshots,
+        is_free=is_free,
     )
 
 
@@ -94,13 +94,13 @@ def test_a_joined_segment_keeps_to_the_size_of_segments_and_an_eighth_of_retenti
     assert next_join(rows, **{name: limit + 1 for name, limit in limits.items()})  # type: ignore[arg-type]
 
 
-def test_large_and_compacted_segments_and_those_of_snapshots_stay_alone() -> None:
+def test_large_and_compacted_segments_and_those_that_are_not_free_stay_alone() -> None:
     row = stored(9)[8]
     for alone in (replace(row, log_bytes=MAX_JOINED_BYTES + 1), replace(row, is_compacted=True)):
         rows = stored(34)
         rows[8] = alone
         assert offsets(next_join(rows)) == (9, 25)
-    assert offsets(next_join(stored(34), snapshots=[(0, 3), (5, 6)])) == (6, 22)
+    assert offsets(next_join(stored(34), is_free=lambda row: row.base_offset not in (0, 2, 5))) == (6, 22)
 
 
 def test_records_that_are_years_apart_are_not_joined_though_they_came_together() -> None:
