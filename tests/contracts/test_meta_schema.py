@@ -154,8 +154,9 @@ def test_v_segments_shows_a_joined_object_once_also_where_the_disk_has_it_in_pie
 
     pieces = [local(topic_id, base, base + 10) for base in (0, 10, 20, 30)]
     assert shown(*pieces) == [(0, 20, "both"), (20, 30, "both"), (30, 40, "hot")]
-    # Of the joined object only a part is left on the disk: it is in the store, and the part is on disk as well.
-    assert shown(*pieces[1:]) == [(0, 20, "cold"), (10, 20, "hot"), (20, 30, "both"), (30, 40, "hot")]
+    # Of the joined object only a part is left on the disk, and then nothing.
+    assert shown(*pieces[1:]) == [(0, 20, "both"), (20, 30, "both"), (30, 40, "hot")]
+    assert shown(*pieces[2:]) == [(0, 20, "cold"), (20, 30, "both"), (30, 40, "hot")]
 
 
 def test_v_segments_says_where_each_range_of_offsets_is(database: Database) -> None:

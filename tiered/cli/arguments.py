@@ -54,8 +54,13 @@ class Parser(argparse.ArgumentParser):
         while end < len(args) and (name := _connection_option(args[end])) is not None:
             names.append(name)
             end += 2 if args[end] == name else 1
-        if commands is None or not names or end >= len(args) or args[end].startswith("-"):
+        if commands is None or not names or end > len(args):
             return args
+        if end == len(args) or args[end] in {"-h", "--help"}:
+            return args[end:]  # What is missing, or the help, is the same with and without them.
+        if args[end].startswith("-"):
+            before = ", ".join(names[0] for names in CONNECTION_OPTIONS)
+            self.error(f"{args[end]} belongs behind the command; of options only {before} may stand before it")
         chosen: argparse.ArgumentParser | None = commands.choices.get(args[end])
         if chosen is not None and chosen.get_default("run") is not None:
             # The command would take the value of an option that it does not know for one of its words.
@@ -132,6 +137,12 @@ def json_option(parser: argparse.ArgumentParser, means: str = "print JSON") -> N
     parser.add_argument("--json", action="store_true", help=means)
 
 
+class Unnamed(str):
+    """An address that nobody has named: anybody may listen there, so no password is sent to it unasked."""
+
+    __slots__ = ()
+
+
 def http_options(parser: argparse.ArgumentParser) -> None:
     """Which broker's HTTP door to ask, and whether to answer in JSON."""
     http_address_option(parser)
@@ -144,7 +155,7 @@ def http_address_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--http",
         metavar="URL",
-        default=os.environ.get("TIERED_HTTP_URL") or os.environ.get("TIERED_HTTP") or DEFAULT_HTTP,
+        default=os.environ.get("TIERED_HTTP_URL") or os.environ.get("TIERED_HTTP") or Unnamed(DEFAULT_HTTP),
         help=f"a broker's HTTP address (TIERED_HTTP_URL, else TIERED_HTTP, else {DEFAULT_HTTP})",
     )
 

@@ -67,8 +67,7 @@ WHERE t.deleted_at_ms IS NULL
 """,
 )
 
-# An object may stand for many local segments, whose uploads were joined to it. It is in both tiers where the disk has
-# its first offset: a local log has no gaps.
+# An object may stand for many local segments, whose uploads were joined to it: they are shown as that object.
 _SEGMENTS_WITH_JOINED = replace(
     _SEGMENTS,
     query="""
@@ -77,7 +76,7 @@ SELECT t.name AS topic, s.partition, s.base_offset, s.end_offset,
             WHEN s.state = 'committed' AND EXISTS (
                 SELECT 1 FROM local_segment l
                 WHERE l.topic_id = s.topic_id AND l.partition = s.partition AND l.broker_id = p.leader
-                  AND l.base_offset <= s.base_offset AND l.end_offset > s.base_offset) THEN 'both'
+                  AND l.base_offset < s.end_offset AND l.end_offset > s.base_offset) THEN 'both'
             ELSE 'cold' END AS tier,
        s.state, s.size_bytes, s.min_timestamp_ms, s.max_timestamp_ms, s.object_key
 FROM segment s
@@ -99,8 +98,6 @@ WHERE t.deleted_at_ms IS NULL
           AND s.state IN ('planned', 'committed') AND s.abandoned_at_ms IS NULL)
   AND NOT EXISTS (
         SELECT 1 FROM segment s
-        JOIN local_segment f ON f.topic_id = s.topic_id AND f.partition = s.partition AND f.broker_id = l.broker_id
-                            AND f.base_offset <= s.base_offset AND f.end_offset > s.base_offset
         WHERE s.topic_id = l.topic_id AND s.partition = l.partition AND s.state = 'committed'
           AND s.base_offset <= l.base_offset AND s.end_offset >= l.end_offset)
 """,

@@ -4,12 +4,14 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from tiered.cli import main
+from tiered.cli.arguments import Unnamed
 from tiered.cli.brokers.own_facts import broker_versions
 from tiered.cli.client.http_api import HttpApi
 from tiered.cli.failure import CommandFailed
@@ -159,6 +161,33 @@ def test_the_versions_of_another_cluster_are_not_taken_for_those_of_this_one(ser
     assert "belongs to another cluster" in str(broker_versions(described("ours"), url)[1])
     assert "cannot reach" in str(broker_versions(described("ours"), "127.0.0.1:1")[1])
     assert "must be a URL" in str(broker_versions(described("ours"), "ftp://x")[1])
+
+
+def test_an_address_that_nobody_named_gets_no_password(
+    serving: Callable[[Answer], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "client.properties"
+    config.write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.username=admin\nsasl.password=secret\n"
+    )
+    logins: list[bool] = []
+    plain = HttpApi._ask
+
+    def ask(self: HttpApi, method: str, path: str, sent: object = None) -> dict[str, Any]:
+        logins.append("Authorization" in self._login)
+        return plain(self, method, path, sent)
+
+    monkeypatch.setattr(HttpApi, "_ask", ask)
+    url = serving(lambda _: (200, b'{"cluster_id": "ours", "brokers": []}'))
+    for named in (url, Unnamed(url)):
+        broker_versions(described("ours"), named, str(config))
+    assert logins == [True, False]
+
+
+def test_a_password_in_the_address_is_not_in_an_error() -> None:
+    with pytest.raises(CommandFailed, match=r"cannot reach http://127.0.0.1:1: ") as found:
+        HttpApi("http://u:topsecret@127.0.0.1:1").topics()
+    assert "topsecret" not in str(found.value)
 
 
 def costs_of(topic: str, usd: float, **more: object) -> dict[str, object]:

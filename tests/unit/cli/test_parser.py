@@ -183,6 +183,7 @@ def test_which_broker_to_ask_may_be_said_before_the_command(argv: list[str], nam
         (["-b", "x:3", "topcs"], "invalid choice: 'topcs'"),
         (["-b"], "argument -b/--bootstrap: expected one argument"),
         (["-q", "topics", "list"], "unrecognized arguments: -q"),
+        (["-b", "x:3", "--json", "topics", "list"], "--json belongs behind the command"),
     ],
 )
 def test_what_the_command_does_not_take_is_refused_before_it_too(
@@ -190,6 +191,15 @@ def test_what_the_command_does_not_take_is_refused_before_it_too(
 ) -> None:
     assert run(argv) == 2
     assert refusal in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [[], ["topics"], ["topics", "--help"], ["--help"]])
+def test_what_is_missing_and_the_help_are_the_same_with_connection_options_before(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    plain = run(words), capsys.readouterr()
+    assert (run(["-b", "x:3", *words]), capsys.readouterr()) == plain
+    assert (run([*words[:1], "-b", "x:3", *words[1:]]), capsys.readouterr()) == plain
 
 
 def test_options_that_nobody_knows_are_refused_among_the_words(capsys: pytest.CaptureFixture[str]) -> None:

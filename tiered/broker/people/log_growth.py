@@ -16,14 +16,20 @@ AGE_RATIO = 1.4
 class LogGrowth:
     """The points of one partition, oldest first. Times are monotonic milliseconds."""
 
-    __slots__ = ("_at_ms", "_offsets")
+    __slots__ = ("_at_ms", "_is_lower", "_offsets")
 
     def __init__(self) -> None:
         self._at_ms = array("q")
         self._offsets = array("q")
+        self._is_lower = False
 
     def observe(self, high_watermark: int, at_ms: int) -> None:
-        """Adds a point where the log has grown. A lower high watermark is that of a replica that is a moment behind."""
+        """Adds a point where the log has grown. A lower high watermark is that of a replica that is a moment behind; of
+        two in a row the log went back, and what was seen above is forgotten."""
+        was_lower, self._is_lower = self._is_lower, bool(self._offsets) and high_watermark < self._offsets[-1]
+        if was_lower and self._is_lower:
+            keep = bisect_right(self._offsets, high_watermark)
+            self._at_ms, self._offsets, self._is_lower = self._at_ms[:keep], self._offsets[:keep], False
         if self._offsets and high_watermark <= self._offsets[-1]:
             return
         self._at_ms.append(at_ms)

@@ -11,7 +11,8 @@ from tiered.broker.partitions.partition import Partition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CataloguedSegment:
-    """A range of offsets and where it is. `tier` is hot, cold or both; timestamps are -1 where unknown."""
+    """A range of offsets and where it is. `tier` is hot, cold or both, which may mean a part of it; timestamps are -1
+    where unknown."""
 
     base_offset: int
     end_offset: int
@@ -26,14 +27,14 @@ class CataloguedSegment:
 def segments_of(partition: Partition, *, start_offset: int, limit: int) -> list[CataloguedSegment]:
     """The first `limit` segments that end after `start_offset`, oldest first; committed ones once, with their tier."""
     local = [segment for segment in partition.log.segments if segment.end_offset > start_offset]
-    # A local log has no gaps: with an object's first offset it has all of it, in as many segments as were joined to it.
     local_start_offset = partition.log.segments[0].base_offset
     found = []
     cold = partition.committed
     first = bisect_right(cold, start_offset, key=lambda segment: segment.end_offset)
     # There may be a hundred thousand. Local ones that are committed behind these are cut off below.
     for committed in cold[first : first + limit]:
-        is_here = local_start_offset <= committed.base_offset
+        # Of an object that was joined of many segments the disk may have the last ones alone.
+        is_here = local_start_offset < committed.end_offset
         found.append(
             CataloguedSegment(
                 base_offset=committed.base_offset,
@@ -46,9 +47,8 @@ def segments_of(partition: Partition, *, start_offset: int, limit: int) -> list[
                 object_key=committed.object_key,
             )
         )
-    here = [each for each in found if each.tier == "both"]
-    if here:
-        local = [each for each in local if not here[0].base_offset <= each.base_offset < here[-1].end_offset]
+    if found:
+        local = [each for each in local if each.base_offset >= found[-1].end_offset]
     found.extend(
         CataloguedSegment(
             base_offset=segment.base_offset,

@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from tiered.cli.arguments import Unnamed
 from tiered.cli.client.http_api import HttpApi
 from tiered.cli.failure import CommandFailed, UsageError
 from tiered.errors import TieredError
@@ -51,11 +52,13 @@ def broker_versions(
 ) -> dict[int, str | CommandFailed]:
     """The version of every broker, by id, or why it is not known."""
     try:
-        answer = HttpApi(http_url, command_config).cluster()
+        answer = HttpApi.beside_kafka(http_url, command_config).cluster()
         if answer.get("cluster_id") != described.cluster_id:
             raise CommandFailed(f"the broker at {http_url} belongs to another cluster; --http URL names one of this")
     except (CommandFailed, UsageError) as error:
-        return dict.fromkeys(described.brokers, CommandFailed(str(error)))
+        named = CommandFailed(f"nothing at {http_url} says it; --http names a broker's HTTP address")
+        reason = named if isinstance(http_url, Unnamed) else CommandFailed(str(error))
+        return dict.fromkeys(described.brokers, reason)
     rows = {row.get("broker_id"): row for row in answer["brokers"]}
     return {broker_id: _version(rows.get(broker_id, {})) for broker_id in described.brokers}
 

@@ -10,6 +10,7 @@ import ssl
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+from tiered.cli.arguments import Unnamed
 from tiered.cli.client.command_config import command_security
 from tiered.cli.failure import CommandFailed, UsageError
 from tiered.config.client_security import ClientSecurity, http_login
@@ -38,7 +39,8 @@ class HttpApi:
             port = -1
         if parts.scheme not in ("http", "https") or not parts.hostname or port == -1:
             raise UsageError(f"--http {http_url} is not allowed: it must be a URL such as http://127.0.0.1:8080")
-        self._url = http_url
+        # Whoever sees an error need not see a password that stands in the URL.
+        self._url = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl() if "@" in http_url else http_url
         if security is None:
             security = command_security(command_config).security
         self._tls = client_context(security) if parts.scheme == "https" else None
@@ -48,6 +50,13 @@ class HttpApi:
             raise UsageError(str(error)) from error
         self._host, self._port = parts.hostname, port
         self._prefix = parts.path.rstrip("/")
+
+    @staticmethod
+    def beside_kafka(http_url: str, command_config: str | None) -> "HttpApi":
+        """For a command that was not told to ask over HTTP: to an address that nobody named it brings no password."""
+        if isinstance(http_url, Unnamed):
+            return HttpApi(http_url, security=ClientSecurity())
+        return HttpApi(http_url, command_config)
 
     def topics(self) -> list[dict[str, Any]]:
         """Every topic with its partitions."""

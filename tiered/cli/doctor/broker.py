@@ -136,7 +136,7 @@ async def _advertised(broker: DescribedBroker, security: PeerSecurity) -> CheckR
             )
             return fail("registered", f"{who} is registered, out of service, and does not answer: {error}", advice)
         advice = "Start it, or give its --advertise HOST:PORT an address that clients can reach."
-        return fail("advertised", f"{who} is registered, and the address of it does not answer: {error}", advice)
+        return fail("advertised", f"{who} is registered, and its address does not answer: {error}", advice)
     if broker.is_fenced:
         return warn("registered", f"{who} answers at {where} and is out of service", "Let it start, or see its log.")
     return ok("advertised", f"clients are sent to {where}, where {who} answers")

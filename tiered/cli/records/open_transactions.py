@@ -3,10 +3,11 @@
 Owns these words. Asks only once records were left out, and must never end a transaction.
 """
 
+import shlex
 from collections.abc import Mapping, Sequence
 
 from tiered.cli.groups.commands import ranges
-from tiered.cli.output import in_utc
+from tiered.cli.output import in_utc, on_one_line
 from tiered.cli.records.offset_range import End, end_positions
 from tiered.cli.transactions.hanging import owners_of
 from tiered.errors import TieredError
@@ -62,9 +63,9 @@ def _reason(transactions: Sequence[OpenOnPartition], owner: DescribedTransaction
         )
     since = in_utc(owner.started_at_ms)
     return (
-        f"{where}: read_committed ends at the open transaction of {owner.transactional_id} ({producer}), "
+        f"{where}: read_committed ends at the open transaction of {on_one_line(owner.transactional_id)} ({producer}), "
         f"{f'open since {since}' if since else 'which is being ended'}; "
-        f"`tiered transactions describe {owner.transactional_id}` shows it"
+        f"`tiered transactions describe {shlex.quote(on_one_line(owner.transactional_id))}` shows it"
     )
 
 

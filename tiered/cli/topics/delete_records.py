@@ -6,6 +6,7 @@ records that come meanwhile stay.
 
 import argparse
 import asyncio
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -141,7 +142,7 @@ def _snapshots(arguments: argparse.Namespace, topic: TopicMetadata) -> list[Snap
     DeleteRecords has no room for a name.
     """
     try:
-        snapshots = HttpApi(arguments.http, arguments.command_config).snapshots(topic.name)
+        snapshots = HttpApi.beside_kafka(arguments.http, arguments.command_config).snapshots(topic.name)
     except (CommandFailed, UsageError):
         return []
     return [snapshot for snapshot in snapshots if snapshot["topic_id"] == str(topic.topic_id)]
@@ -150,7 +151,7 @@ def _snapshots(arguments: argparse.Namespace, topic: TopicMetadata) -> list[Snap
 def _held(topic: TopicMetadata, cut: Cut, snapshots: Sequence[Snapshot]) -> str:
     sentences = [
         f"snapshot {snapshot['name']} holds records before offset {cut.after}; "
-        f"`tiered snapshot delete {snapshot['name']}` frees them, if nobody needs it"
+        f"`tiered snapshot delete {shlex.quote(snapshot['name'])}` frees them, if nobody needs it"
         for snapshot in snapshots
         if any(_overlap(cut, offsets) for offsets in snapshot["partitions"])
     ]

@@ -4,6 +4,7 @@ Owns what counts as hanging. Must never end anything.
 """
 
 import argparse
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
@@ -159,7 +160,7 @@ def _show_others(others: Mapping[OpenOnPartition, DescribedTransaction]) -> None
 
 def _ends(each: Hanging) -> str:
     if each.transactional_id is not None:
-        return f"tiered transactions abort {each.transactional_id}"
+        return f"tiered transactions abort {shlex.quote(each.transactional_id)}"
     opened = each.opened
     return (
         f"tiered transactions abort --topic {opened.topic} --partition {opened.partition} "

@@ -7,6 +7,7 @@ terminal, a file or standard input, and is shown and kept nowhere.
 
 import argparse
 import getpass
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -58,7 +59,7 @@ def run_create(arguments: argparse.Namespace) -> None:
         if arguments.user in users:
             raise CommandFailed(
                 f"user {arguments.user} exists already: nothing was changed. "
-                f"`tiered users set-password {arguments.user}` gives a new password"
+                f"`tiered users set-password {shlex.quote(arguments.user)}` gives a new password"
             )
         return new_password(_chosen(arguments) or [ScramMechanism.SHA_512]), ()
 
@@ -138,8 +139,7 @@ def _existing(arguments: argparse.Namespace, users: Users) -> Sequence[ScramMech
     if arguments.user not in users:
         similar = nearest_names(arguments.user, users)
         raise CommandFailed(
-            f"there is no user {arguments.user}{similar}; `tiered users list` shows those that there are, "
-            f"`tiered users create {arguments.user}` makes this one"
+            f"there is no user {arguments.user}{similar}; `tiered users list` shows those that there are"
         )
     return list(users[arguments.user])
 

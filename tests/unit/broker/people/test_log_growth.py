@@ -48,3 +48,12 @@ def test_a_day_is_remembered() -> None:
     grew_ms = growth.grew_past(1000)
     assert grew_ms is not None
     assert (DAY_MS - 5_000_000) / AGE_RATIO <= DAY_MS - grew_ms <= DAY_MS - 5_000_000
+
+
+def test_what_was_seen_of_a_log_that_went_back_is_forgotten() -> None:
+    growth = LogGrowth()
+    growth.observe(1000, 1)
+    for at_ms in (2, 3):
+        growth.observe(500, at_ms)
+    growth.observe(700, 50)
+    assert growth.grew_past(600) == 50

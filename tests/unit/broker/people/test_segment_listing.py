@@ -35,8 +35,7 @@ def test_what_was_joined_is_shown_once_though_the_disk_has_it_in_pieces(tmp_path
     partition.log.delete_local_before(2)
     shown = segments_of(partition, start_offset=0, limit=10)
     assert [(each.base_offset, each.end_offset, each.tier) for each in shown] == [
-        (0, 3, "cold"),
-        (2, 3, "hot"),
+        (0, 3, "both"),
         (3, 4, "hot"),
         (4, 4, "hot"),
     ]

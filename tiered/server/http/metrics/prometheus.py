@@ -66,7 +66,7 @@ def renamed(old_name: str, metric: Metric, *, factor: float = 1) -> Metric:
     return replace(
         metric,
         name=old_name,
-        documentation=f"Deprecated, goes with the next version: {metric.name} replaces it.",
+        documentation=f"Deprecated: use {metric.name}. Removed in the next version.",
         read=lambda source: metric.read(source) * factor,
     )
 
