@@ -34,6 +34,7 @@ WHOLE = {
     "tiered/broker/rounds/partition_rounds.py:PartitionRounds.look": "a flush notes its own errors",
     "tiered/broker/tiering/checkpoints.py:CheckpointWriter.write_stale": "writing returns its error",
     "tiered/broker/tiering/compaction.py:CompactionRounds.round": "a pass notes its own errors, and its log rests",
+    "tiered/broker/tiering/joining.py:Joining._join_all": "one partition, noted for its next round",
     "tiered/broker/tiering/segment_lifecycle.py:SegmentLifecycle._commit": "tries of one commit",
     "tiered/broker/tiering/segment_lifecycle.py:SegmentLifecycle._deleting": "a look after a refusal raises nothing",
     "tiered/broker/tiering/segment_lifecycle.py:SegmentLifecycle._purge_all": "a batch raises where the store is away",
