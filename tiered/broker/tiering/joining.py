@@ -100,6 +100,7 @@ class Joining:
             self.uploaded(where)
             return
         snapshots = await self._snapshots(partition)
+        self._forget_left_alone()
 
         def is_free(segment: CommittedSegment) -> bool:
             if segment.object_id not in named or segment.object_id in self._left_alone:
@@ -137,9 +138,12 @@ class Joining:
 
     def _leave_alone(self, run: Sequence[CommittedSegment]) -> None:
         """One of them cannot be read: the others of the partition are joined meanwhile."""
+        until_ms = self._context.clock.monotonic_ms() + UNREADABLE_MS
+        self._left_alone |= {segment.object_id: until_ms for segment in run}
+
+    def _forget_left_alone(self) -> None:
         now_ms = self._context.clock.monotonic_ms()
         self._left_alone = {key: until_ms for key, until_ms in self._left_alone.items() if until_ms > now_ms}
-        self._left_alone |= {segment.object_id: now_ms + UNREADABLE_MS for segment in run}
 
     def _may_go_on(self, partition: Partition) -> bool:
         context = self._context

@@ -13,7 +13,7 @@ from sqlalchemy import select
 
 from tests.unit.broker.tiering.tiers import SEGMENTS, Tiers, tiers
 from tests.unit.broker.tiering.unsteady_store import UnsteadyStore
-from tiered.broker.tiering.joining import Joining
+from tiered.broker.tiering.joining import UNREADABLE_MS, Joining
 from tiered.cold.bucket import checkpoints as bucket_checkpoints
 from tiered.cold.bucket import rewrite
 from tiered.cold.bucket.rewrite import Rewritten
@@ -201,10 +201,17 @@ async def test_an_object_that_cannot_be_read_keeps_only_its_neighbours_from_bein
     async with joins(tmp_path, monkeypatch) as has:
         monkeypatch.setattr(rule, "JOINED_AT_ONCE", 2)
         partition = has.made.partition
-        has.store.delete(partition.committed[0].object_key)
+        path = next(tmp_path.rglob(Path(partition.committed[0].object_key).name))
+        hidden = path.rename(path.with_suffix(".hidden"))
         for _ in range(3):
             await has.round()
         assert has.extents == [(0, 1), (1, 2), (2, 4), (4, 5)]
+        hidden.rename(path)
+        await has.round()
+        assert has.extents == [(0, 1), (1, 2), (2, 4), (4, 5)]
+        has.made.clock.waited_ms += int(UNREADABLE_MS)
+        await has.round()
+        assert has.extents == [(0, 2), (2, 4), (4, 5)]
 
 
 async def test_all_runs_that_the_checkpoint_names_are_joined_with_one_write_of_it(
