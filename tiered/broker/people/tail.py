@@ -118,6 +118,7 @@ class LocalTopicTail:
         self._render = render
         self._turn = 0
         self._rest_until_ms: dict[int, float] = {}
+        self._absent_since_ms: dict[int, float] = {}
 
     async def next(self, timeout_ms: float) -> Event | None:
         """The next item; None when there is none for `timeout_ms`, though `positions` may have moved."""
@@ -164,7 +165,12 @@ class LocalTopicTail:
         if self._context.clock.monotonic_ms() < self._rest_until_ms.get(number, 0.0):
             return False
         partition, offset = topic.hosted(number), self.positions[number]
-        if partition is None or offset < self._end_offset(topic, number):
+        if partition is None:
+            # One that was just added is in the image a moment before it is open here.
+            now_ms = self._context.clock.monotonic_ms()
+            return now_ms - self._absent_since_ms.setdefault(number, now_ms) >= REST_MS
+        self._absent_since_ms.pop(number, None)
+        if offset < self._end_offset(topic, number):
             return True
         # All that the listener has seen is committed. A new leader hears so from its followers, a follower from its
         # leader; only a leader knows that its log ends below.
