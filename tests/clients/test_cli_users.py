@@ -21,8 +21,8 @@ def tiered(broker: BrokerProcess) -> Tiered:
 
 def test_users_are_made_listed_and_deleted(tiered: Tiered) -> None:
     assert tiered.out("users", "list") == b"no users; `tiered users create NAME` makes one\n"
-    said = tiered.out("users", "create", "alice", lines=b"hunter2\n")
-    assert said == b"user alice created, and can log in\n"
+    output = tiered.out("users", "create", "alice", lines=b"hunter2\n")
+    assert output == b"user alice created, and can log in\n"
     both = ("--mechanism", "SCRAM-SHA-256", "--mechanism", "SCRAM-SHA-512")
     tiered.out("users", "create", "bob", *both, "--iterations", "4096", lines=b"hunter2")
     assert [line.split() for line in tiered.out("users", "list").decode().splitlines()] == [
@@ -31,8 +31,8 @@ def test_users_are_made_listed_and_deleted(tiered: Tiered) -> None:
         ["bob", "SCRAM-SHA-256", "4096"],
         ["bob", "SCRAM-SHA-512", "4096"],
     ]
-    said = tiered.out("users", "set-password", "bob", lines=b"hunter3")
-    assert said == b"user bob has this password now\n"
+    output = tiered.out("users", "set-password", "bob", lines=b"hunter3")
+    assert output == b"user bob has this password now\n"
     assert tiered.json("users", "list")[1] == {
         "user": "bob", "mechanisms": {"SCRAM-SHA-256": 8192, "SCRAM-SHA-512": 8192},
     }  # fmt: skip

@@ -90,12 +90,12 @@ def test_nothing_is_changed_any_more_once_one_broker_has_said_so(database: Datab
     assert enter(database, other, "second") is None
     change(database)
     reason = enter(database, history, "second")
-    told: list[str] = []
-    database.history = History(None, broker_id=2, on_went_back=told.append)
+    reasons: list[str] = []
+    database.history = History(None, broker_id=2, on_went_back=reasons.append)
     for _ in range(2):
         with pytest.raises(MetadataWentBack):
             database.run_sync(cluster.take_number)
-    assert told == [reason]
+    assert reasons == [reason]
 
 
 def test_no_ids_are_given_out_before_every_broker_in_service_has_compared(database: Database) -> None:

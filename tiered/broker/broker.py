@@ -621,8 +621,8 @@ class Broker:
     def disk_only_age_ms(self) -> int:
         """Age of the oldest record led here that is on disks alone."""
         now_ms = self.clock.now_ms()
-        led = [each for each in self.topics.partitions() if each.leadership is not None]
-        since_ms = [at for each in led if (at := tier_plan.disk_only_since_ms(each)) is not None]
+        led = [partition for partition in self.topics.partitions() if partition.leadership is not None]
+        since_ms = [at_ms for partition in led if (at_ms := tier_plan.disk_only_since_ms(partition)) is not None]
         return max(0, now_ms - min(since_ms, default=now_ms))
 
     def overdue_end_offset(self, partition: Partition) -> int:

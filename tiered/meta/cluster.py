@@ -98,10 +98,10 @@ def take_number(conn: Connection) -> int:
     can be part of no deadlock. On PostgreSQL whoever listens (`listener`) is woken by the commit. Raises
     MetadataWentBack once any broker has said so: nothing is changed any more, from that moment on.
     """
-    found = conn.execute(_next_number(conn.dialect.name)).one_or_none()
-    if found is None:
+    row = conn.execute(_next_number(conn.dialect.name)).one_or_none()
+    if row is None:
         raise CorruptMetadata("the metadata database describes no cluster: start a broker on it first")
-    number, went_back = found[:2]
+    number, went_back = row[:2]
     if went_back is not None:
         raise MetadataWentBack(went_back)
     return saw(conn, int(number))

@@ -197,10 +197,11 @@ class FirstLife:
 
     def _is_joined(self) -> bool:
         store = open_store(self.store_url)
-        found = checkpoints.read_cluster_checkpoint(store)
-        joined = next(each for each in found.topics if each.name == "joined") if found is not None else None
-        head = None if joined is None else checkpoints.read_partition_checkpoint(store, joined.topic_id, 0)
-        return head is not None and any(each.joined_count for each in head.checkpoint.segments)
+        cluster_checkpoint = checkpoints.read_cluster_checkpoint(store)
+        assert cluster_checkpoint is not None
+        topic_id = next(topic.topic_id for topic in cluster_checkpoint.topics if topic.name == "joined")
+        head = checkpoints.read_partition_checkpoint(store, topic_id, 0)
+        return head is not None and any(segment.joined_count for segment in head.checkpoint.segments)
 
     def _is_written_down(self) -> bool:
         store = open_store(self.store_url)
@@ -316,8 +317,8 @@ def test_uploads_come_back_that_were_committed_after_the_last_checkpoint(
     heads = tmp_path / "bucket" / PARTITION_CHECKPOINTS_PREFIX
     earlier, missing = str(lost.topic_ids["plain"]), [str(lost.topic_ids[name]) for name in ("gzip", "joined")]
     shutil.copytree(lost.earlier_heads / earlier, heads / earlier, dirs_exist_ok=True)
-    for each in missing:
-        shutil.rmtree(heads / each)
+    for topic_id in missing:
+        shutil.rmtree(heads / topic_id)
     assert restored(bucket, meta_url, "--json") == 0
     topics = {topic["topic"]: topic["partitions"] for topic in json.loads(capsys.readouterr().out)["topics"]}
     assert [partition["taken_back"] > 0 for name in ("plain", "gzip", "joined") for partition in topics[name]] == [

@@ -63,17 +63,19 @@ class ColdEnd:
         return is_changed
 
     def _replace(self, segment: CommittedSegment) -> bool:
-        """Puts it in the place of those that it covers. Where it ends above the cold end, a row that it replaces was
-        never known here; where it begins below the first, the log start has moved into it."""
-        first = bisect_right(self._committed, segment.base_offset, key=lambda each: each.end_offset)
-        end = bisect_left(self._committed, segment.end_offset, key=lambda each: each.base_offset)
+        """Replaces the known segments that `segment` covers; whether there were any, and others than itself.
+
+        Where it ends above the cold end, this broker had not yet heard of the last that it covers. Where it begins
+        below the first known one, the log start has moved into it."""
+        first = bisect_right(self._committed, segment.base_offset, key=lambda known: known.end_offset)
+        end = bisect_left(self._committed, segment.end_offset, key=lambda known: known.base_offset)
         before = self._committed[first:end]
-        if not before or any(each.object_id == segment.object_id for each in before):
+        if not before or any(known.object_id == segment.object_id for known in before):
             return False
         is_covered = segment.base_offset <= before[0].base_offset and before[-1].end_offset <= segment.end_offset
         assert is_covered, f"a swap moved {before[-1].end_offset}"
         self._committed[first:end] = [segment]
-        self.cold_bytes += segment.size_bytes - sum(each.size_bytes for each in before)
+        self.cold_bytes += segment.size_bytes - sum(known.size_bytes for known in before)
         self.cold_end_offset = max(self.cold_end_offset, segment.end_offset)
         return True
 

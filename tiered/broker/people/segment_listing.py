@@ -48,7 +48,7 @@ def segments_of(partition: Partition, *, start_offset: int, limit: int) -> list[
             )
         )
     if found:
-        local = [each for each in local if each.base_offset >= found[-1].end_offset]
+        local = [segment for segment in local if segment.base_offset >= found[-1].end_offset]
     found.extend(
         CataloguedSegment(
             base_offset=segment.base_offset,

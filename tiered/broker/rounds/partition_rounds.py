@@ -150,7 +150,7 @@ class PartitionRounds:
         return now_ms + math.ceil(max(0.0, place_ms - monotonic_ms))
 
     def _close_early(self, partition: Partition, now_ms: int) -> None:
-        waiting = sum(each.end_offset > partition.cold_end_offset for each in partition.log.segments[:-1])
+        waiting = sum(segment.end_offset > partition.cold_end_offset for segment in partition.log.segments[:-1])
         if waiting >= MAX_WAITING_FOR_UPLOAD:
             return  # It keeps its place, and has another look in each round while uploads wait.
         try:

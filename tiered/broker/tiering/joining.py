@@ -88,8 +88,8 @@ class Joining:
         return partition if partition is not None and partition.leadership is not None else None
 
     async def _join_all(self, partition: Partition) -> None:
-        """Of one partition. What is left, and what was joined and may be joined again, has its turn in the next round:
-        so its checkpoint is written once for many joins."""
+        """Joins what is due of one partition. What is left, and what was joined and may be joined again, has its turn
+        in the next round: so its checkpoint is written once for many joins."""
         where = partition.topic_partition
         self._partitions.pop(where, None)
         if not self._may_go_on(partition) or not await self._due(partition, lambda _segment: True):
@@ -154,8 +154,8 @@ class Joining:
         """The offsets that no other object may take. Pins hold back nothing: their readers go on in what they have."""
         where = partition.topic_partition
         rows = await self._context.database.read(lambda conn: pins.list_live(conn, named=True, topic_id=where.topic_id))
-        ranges = [each for row in rows for each in row.ranges if each.partition == where.partition]
-        return [(each.start_offset, each.end_offset) for each in ranges]
+        ranges = [offsets for row in rows for offsets in row.ranges if offsets.partition == where.partition]
+        return [(offsets.start_offset, offsets.end_offset) for offsets in ranges]
 
     async def _join(self, partition: Partition, run: tuple[CommittedSegment, ...]) -> None:
         """Raises LostRace, Pinned, MetadataUnavailable, StoreUnavailable or Corrupt: then the log is as before, and
@@ -174,20 +174,20 @@ class Joining:
             run[-1].leader_epoch,
             object_id,
         )
-        ids = tuple(each.object_id for each in run)
+        ids = tuple(segment.object_id for segment in run)
 
         def plan(conn: Connection) -> None:
             rows = segments.load_some(conn, ids)
             if len(rows) != len(ids):
                 raise LostRace("some of them are unknown to the metadata store")
-            wanted = NewObject(before=tuple(rows[each] for each in ids), object_id=object_id, object_key=key)
+            wanted = NewObject(before=tuple(rows[old_id] for old_id in ids), object_id=object_id, object_key=key)
             replacements.plan(conn, [wanted], timeout_ms=timeout_ms)
 
         await self._context.database.run(plan)
         crash_point("join.planned")
         order = JoinOrder(
             cluster_id=self._context.state.cluster_id,
-            places=tuple(partition.place_of(each) for each in run),
+            places=tuple(partition.place_of(segment) for segment in run),
             object_key=key,
             chunk_bytes=partition.config.tiered_chunk_bytes,
             left_ms=lambda: max(0.0, end_by_ms - clock.monotonic_ms()),

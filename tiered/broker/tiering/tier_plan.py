@@ -73,7 +73,9 @@ def disk_only_since_ms(partition: Partition) -> int | None:
     active_since_ms = partition.log.active_since_ms
     if stored_to >= partition.log.active_base_offset:
         return active_since_ms
-    return next((each.created_ms for each in partition.log.segments if each.end_offset > stored_to), active_since_ms)
+    return next(
+        (segment.created_ms for segment in partition.log.segments if segment.end_offset > stored_to), active_since_ms
+    )
 
 
 def upload_plan(partition: Partition, now_ms: int, limit: int = 1) -> UploadPlan[SegmentInfo]:

@@ -99,9 +99,9 @@ def rewrite(store: ObjectStore, order: RewriteOrder, newest: Iterable[int], scra
         log.warning("%s: nobody can decode offsets %d to %d, which stay as they are", place, first_offset, last_offset)
     if not cleaning.is_changed:
         return None
-    told = [each for each in tail.aborted if each.last_offset not in cleaning.removed_markers]
+    aborted = tuple(entry for entry in tail.aborted if entry.last_offset not in cleaning.removed_markers)
     # The object takes the place of the one before it in the chain too (decision 0016).
-    stored = _stored(store, order, place, (place,), [replace(tail, aborted=tuple(told))], log_bytes, scratch)
+    stored = _stored(store, order, place, (place,), [replace(tail, aborted=aborted)], log_bytes, scratch)
     return replace(stored, removed_records=cleaning.removed_records)
 
 
@@ -130,7 +130,7 @@ def _stored(
     scratch: BinaryIO,
 ) -> Rewritten:
     """The object of the first `log_bytes` of `scratch`, with the places' offsets, epochs and aborted transactions; of
-    producers it says what the last one said."""
+    producers what the last of them had."""
     scratch.flush()
     timeout_ms = order.timeout_ms if isinstance(order, RewriteOrder) else order.left_ms()
     described = uploader.describe(
@@ -144,7 +144,7 @@ def _stored(
         producer_snapshot=tails[-1].producer_snapshot,
         previous_root_sha256=bytes.fromhex(places[0].segment.previous_root_sha256),
         # A transaction that was aborted behind a segment is told of there too: readers of each have to skip it.
-        aborted=sorted({each for tail in tails for each in tail.aborted}, key=lambda each: each.last_offset),
+        aborted=sorted({entry for tail in tails for entry in tail.aborted}, key=lambda entry: entry.last_offset),
         chunk_bytes=order.chunk_bytes,
         times_proven_from=(
             places[0].segment.base_offset if all(tail.footer.headers_are_proven for tail in tails) else UNPROVEN

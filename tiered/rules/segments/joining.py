@@ -78,5 +78,5 @@ def _generation(segment: StoredSegment) -> int:
 
 def _span_ms(run: Sequence[StoredSegment]) -> int:
     """How much longer joining lets the first of them live at the most."""
-    ages = [newest_of_committed_ms(each) for each in run]
+    ages = [newest_of_committed_ms(segment) for segment in run]
     return max(ages) - min(ages)
