@@ -114,7 +114,7 @@ class LogSource:
                 end_offset=head.cold_end_offset if head else 0,
                 is_store_alone=True,
                 known_log_end=head.high_watermark if head else None,
-                latest_upload_ms=_latest_upload_ms(head) if head else None,
+                latest_upload_ms=head.latest_upload_ms if head else None,
             )
         return views
 
@@ -252,13 +252,6 @@ class LogSource:
                 f"where {key[0]} belongs: it was swapped"
             )
         return None if stored is None else stored.checkpoint
-
-
-def _latest_upload_ms(head: PartitionCheckpoint) -> int | None:
-    """When the newest segment was uploaded; None where no record is left in the store."""
-    if head.cold_end_offset <= head.log_start_offset or not head.segments:
-        return None
-    return head.segments[-1].committed_at_ms
 
 
 @lru_cache(maxsize=_PAGES_KEPT)

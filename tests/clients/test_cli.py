@@ -15,6 +15,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from tests.broker_process import BrokerProcess
 from tests.clients.command_lines import RUN_S, line_of, started, tiered
 from tests.support.command_line import COMMAND, Tiered
+from tiered.cli.output import in_utc
 
 __all__ = ["started", "tiered"]
 
@@ -168,13 +169,17 @@ def test_a_topics_life(tiered: Tiered) -> None:
     assert described["configs"] == [{"name": "retention.ms", "value": "1000000", "source": "topic"}]
     assert described["partitions"][1] == {
         "partition": 1, "leader": 1, "leader_epoch": 0, "replicas": [1], "in_sync_replicas": [1],
-        "out_of_sync_replicas": [], "log_start_offset": 0, "local_log_start_offset": 0, "high_watermark": 0,
+        "out_of_sync_replicas": [], "log_start_offset": 0, "local_log_start_offset": 0, "cold_end_offset": None,
+        "high_watermark": 0, "disk_only_since_ms": None,
     }  # fmt: skip
+    before_ms = time.time_ns() // 1_000_000
     tiered.out("produce", "life", "-p", "1", lines=b"a\nb\n")
     altered = ("-p", "3", "-c", "segment.bytes=1MiB", "--delete-config", "retention.ms")
     assert tiered.out("topics", "alter", "life", *altered) == b"life altered\n"
     (described,) = tiered.json("topics", "describe", "life")
     assert [each["high_watermark"] for each in described["partitions"]] == [0, 2, 0]
+    since_ms = described["partitions"][1]["disk_only_since_ms"]
+    assert before_ms <= since_ms <= time.time_ns() // 1_000_000
     assert described["configs"] == [{"name": "segment.bytes", "value": "1048576", "source": "topic"}]
     (everything,) = tiered.json("topics", "describe", "life", "--all-configs")
     assert {"name": "cleanup.policy", "value": "delete", "source": "default"} in everything["configs"]
@@ -186,7 +191,10 @@ def test_a_topics_life(tiered: Tiered) -> None:
     assert ["life", "3", "1", str(listed["local_bytes"]), "B", "delete", listed["topic_id"]] in rows
     table = tiered.out("topics", "describe", "life").decode().splitlines()
     assert table[0].startswith(f"life  id {described['topic_id']}  3 partitions, 1 replica")
-    assert table[3].split() == ["1", "1", "0", "1", "1", "-", "0", "0", "2"]
+    assert table[3].split() == ["1", "1", "0", "1", "1", "-", "0", "0", "-", "2"]
+    assert f"the oldest record that only disks have was written at {in_utc(since_ms)}" in table
+    nobody = tiered.out("topics", "describe", "life", "--http", "http://127.0.0.1:1").decode().splitlines()
+    assert [line for line in table if line not in nobody] == [line for line in table if "only disks have" in line]
     assert tiered.out("topics", "list", "--under-replicated").startswith(b"no under-replicated topic; every replica")
     assert tiered.out("topics", "delete", "life") == b"life deleted\n"
     assert "life" not in tiered.out("topics", "list", "--quiet").decode().split()

@@ -347,10 +347,14 @@ def test_reports_replace_what_was_reported_before(database: Database) -> None:
 
 def test_positions_are_updated_in_place(database: Database) -> None:
     topic_id = database.run_sync(create_topic).topic_id
-    for high_watermark in (5, 9):
+    for high_watermark, since_ms in ((5, NOW_MS), (9, None)):
         position = broker_reports.PartitionPosition(
-            topic_id=topic_id, partition=0, high_watermark=high_watermark, log_end_offset=10
+            topic_id=topic_id,
+            partition=0,
+            high_watermark=high_watermark,
+            log_end_offset=10,
+            disk_only_since_ms=since_ms,
         )
         database.run_sync(partial(broker_reports.report_positions, positions=[position], now_ms=NOW_MS))
-    query = "SELECT high_watermark, log_end_offset FROM partition_position"
-    assert database.run_sync(lambda conn: [tuple(row) for row in conn.exec_driver_sql(query)]) == [(9, 10)]
+    query = "SELECT high_watermark, log_end_offset, disk_only_since_ms FROM partition_position"
+    assert database.run_sync(lambda conn: [tuple(row) for row in conn.exec_driver_sql(query)]) == [(9, 10, None)]

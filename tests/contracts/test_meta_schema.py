@@ -276,9 +276,9 @@ def test_v_partitions_counts_who_is_in_sync_and_serves(database: Database) -> No
     epochs = [1, *(database.run_sync(partial(register, broker_id=each)) for each in (2, 3))]
     database.run_sync(lambda conn: create_topic(conn, assignments=[(2, 3, 1), (1,)]))
     wanted = "SELECT topic, partition, leader, preferred_leader, leader_epoch, replicas, in_sync, under_replicated, "
-    wanted += "reassigning, high_watermark FROM v_partitions ORDER BY partition"
-    alone = ("orders", 1, 1, 1, 0, 1, 1, False, False, None)
-    assert selected(database, wanted) == [("orders", 0, 2, 2, 0, 3, 3, False, False, None), alone]
+    wanted += "reassigning, high_watermark, disk_only_since_ms FROM v_partitions ORDER BY partition"
+    alone = ("orders", 1, 1, 1, 0, 1, 1, False, False, None, None)
+    assert selected(database, wanted) == [("orders", 0, 2, 2, 0, 3, 3, False, False, None, None), alone]
     dead = InSyncReplica(2, epochs[1])
 
     def move(row: partitions.PartitionRow, _: Standings) -> ReplicaSet | None:
@@ -289,13 +289,17 @@ def test_v_partitions_counts_who_is_in_sync_and_serves(database: Database) -> No
         change_replica_sets(conn, lambda row, now: after_failure(row.replica_set, now, min_isr=3), fence=[dead])
         change_replica_sets(conn, move)
         position = broker_reports.PartitionPosition(
-            topic_id=topics.load_all(conn)[0].topic_id, partition=0, high_watermark=7, log_end_offset=9
+            topic_id=topics.load_all(conn)[0].topic_id,
+            partition=0,
+            high_watermark=7,
+            log_end_offset=9,
+            disk_only_since_ms=NOW_MS,
         )
         broker_reports.report_positions(conn, [position], now_ms=NOW_MS)
 
     database.run_sync(fail_and_move)
     # The dead one keeps its place in the ISR, and is not counted.
-    assert selected(database, wanted) == [("orders", 0, 3, 2, 1, 3, 2, True, True, 7), alone]
+    assert selected(database, wanted) == [("orders", 0, 3, 2, 1, 3, 2, True, True, 7, NOW_MS), alone]
     # It is back, and has lost what it had.
     database.run_sync(lambda conn: register(conn, 2))
     assert selected(database, wanted)[0][6:8] == (2, True)

@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -37,7 +38,7 @@ from confluent_kafka.admin import (
 from tests.broker_process import free_port
 from tests.certificates import Authority, Shown
 from tests.fault_s3.moto_server import BUCKET, moto_s3, store_url
-from tests.terraform.installed import WorkingCopy
+from tests.terraform.installed import ROOT, WorkingCopy
 from tests.terraform.machines import Machine
 
 pytest_plugins = ["tests.postgres"]
@@ -319,7 +320,8 @@ def test_metrics_are_what_the_alarms_look_at(machines: dict[int, Machine]) -> No
     assert namespace == "Tiered"
     values = {each["MetricName"]: each for each in json.loads(text)}
     assert values["Serving"]["Value"] == 1
-    assert {"UploadBacklogAge", "UnderReplicatedPartitions", "DiskUsed"} <= set(values)
+    alarms = (ROOT / "terraform" / "modules" / "observability" / "main.tf").read_text()
+    assert set(values) == set(re.findall(r'metric = "(\w+)"', alarms))
     assert values["DiskUsed"]["Dimensions"] == [
         {"Name": "Cluster", "Value": "test"},
         {"Name": "Broker", "Value": "3"},

@@ -138,6 +138,13 @@ class PartitionCheckpoint:
     segments: tuple[CommittedSegment, ...]
     high_watermark: int | None = None
 
+    @property
+    def latest_upload_ms(self) -> int | None:
+        """When the newest segment was committed; None where the store has no record."""
+        if self.cold_end_offset <= self.log_start_offset or not self.segments:
+            return None
+        return self.segments[-1].committed_at_ms
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicEntry:

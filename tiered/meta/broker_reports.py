@@ -32,12 +32,16 @@ class LocalSegmentRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionPosition:
-    """How far a partition is, as its leader knows it."""
+    """How far a partition is, as its leader knows it.
+
+    `disk_only_since_ms` is when its oldest record was written that the store does not have; None where there is none.
+    """
 
     topic_id: UUID
     partition: int
     high_watermark: int
     log_end_offset: int
+    disk_only_since_ms: int | None = None
 
 
 def replace_local_segments(
@@ -84,5 +88,8 @@ def _reporting(dialect: str) -> Any:
     statement = insert_in(dialect, partition_position)
     return statement.on_conflict_do_update(
         index_elements=["topic_id", "partition"],
-        set_={name: statement.excluded[name] for name in ("high_watermark", "log_end_offset", "updated_at_ms")},
+        set_={
+            name: statement.excluded[name]
+            for name in ("high_watermark", "log_end_offset", "updated_at_ms", "disk_only_since_ms")
+        },
     )

@@ -431,4 +431,6 @@ partition_position = Table(
     Column("high_watermark", BigInteger, nullable=False),
     Column("log_end_offset", BigInteger, nullable=False),
     Column("updated_at_ms", BigInteger, nullable=False),
+    # None: nothing is on disks alone, or a version that did not report it wrote the row.
+    Column("disk_only_since_ms", BigInteger),
 )

@@ -236,6 +236,12 @@ LEFT JOIN partition_position h ON h.topic_id = p.topic_id AND h.partition = p.pa
 """,
 )
 
+_PARTITIONS_WITH_AGE = replace(
+    _PARTITIONS,
+    columns=(*_PARTITIONS.columns, "disk_only_since_ms"),
+    query=_PARTITIONS.query.replace("h.high_watermark", "h.high_watermark, h.disk_only_since_ms"),
+)
+
 # One row per partition that a pin or a snapshot holds something of; those that have expired hold nothing.
 _PINS = View(
     name="v_pins",
@@ -303,6 +309,7 @@ WHERE (x.state = 'Ongoing' AND x.started_at_ms + x.timeout_ms + 60000 < {now_ms}
 _FIRST = (_SEGMENTS, _LAG, _OVERDUE_UPLOADS, _TOPIC_COST)
 _EIGHTH = (_SEGMENTS, _LAG_OF_POSITIONS, _OVERDUE_UPLOADS, _TOPIC_COST, _PARTITIONS, _PINS)
 _SIXTEENTH = (_SEGMENTS_WITH_JOINED, *_EIGHTH[1:], _TRANSACTIONS, _HANGING)
+_SEVENTEENTH = tuple(_PARTITIONS_WITH_AGE if view is _PARTITIONS else view for view in _SIXTEENTH)
 
 REVISIONS: Mapping[str, tuple[View, ...]] = MappingProxyType(
     {
@@ -322,10 +329,11 @@ REVISIONS: Mapping[str, tuple[View, ...]] = MappingProxyType(
         "0014": (*_EIGHTH, _TRANSACTIONS, _HANGING),
         "0015": (*_EIGHTH, _TRANSACTIONS, _HANGING),
         "0016": _SIXTEENTH,
+        "0017": _SEVENTEENTH,
     }
 )
 """The views as each revision leaves them. 0003 and 0004 add one each, 0008 changes `v_lag`, 0009 adds two,
-0016 changes `v_segments`."""
+0016 changes `v_segments`, 0017 `v_partitions`."""
 
 _WORDS = {
     # Without `->>`, which SQLite has only since 3.38.

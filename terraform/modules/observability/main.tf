@@ -12,6 +12,10 @@ locals {
       metric = "UploadBacklogAge", statistic = "Maximum", comparison = "GreaterThanThreshold", threshold = var.upload_overdue_seconds, minutes = 5, missing = "missing"
       means  = "Closed segments wait for their upload: the store or SQL is away, or uploads are too slow. The disk fills."
     }
+    disk-only = {
+      metric = "DiskOnlyAge", statistic = "Maximum", comparison = "GreaterThanThreshold", threshold = var.disk_only_seconds, minutes = 5, missing = "missing"
+      means  = "The store lacks records that are older than this: they would be lost with the disks."
+    }
     under-replicated = {
       metric = "UnderReplicatedPartitions", statistic = "Minimum", comparison = "GreaterThanThreshold", threshold = 0, minutes = 10, missing = "missing"
       means  = "Partitions led here lack a replica in sync for ten minutes."

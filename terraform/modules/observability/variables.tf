@@ -68,6 +68,17 @@ variable "upload_overdue_seconds" {
   }
 }
 
+variable "disk_only_seconds" {
+  description = "A record that is on disks alone for longer than this is late. Beyond tiered.disk.only.max.ms of every topic, ten minutes here."
+  type        = number
+  default     = 3600
+
+  validation {
+    condition     = var.disk_only_seconds >= 60
+    error_message = "disk_only_seconds must be 60 or more: records are uploaded by the minute at best."
+  }
+}
+
 variable "disk_used_percent" {
   description = "A volume that is fuller than this is told of."
   type        = number

@@ -17,6 +17,7 @@ from confluent_kafka import Consumer, IsolationLevel, KafkaException, Message, P
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, OffsetSpec
 
 from tiered.cli import main
+from tiered.cli.output import in_utc
 from tiered.cold.bucket import checkpoints, group_checkpoints
 from tiered.cold.bucket.signs_of_life import live_brokers
 from tiered.cold.opening import open_store
@@ -356,12 +357,15 @@ def test_the_plan_names_what_is_lost_and_is_the_same_each_time(
     }
     tail = next(each for each in plan["topics"] if each["topic"] == "tail")["partitions"][0]
     assert (tail["end_offset"], tail["lost_before"]) == (50, 57)
+    age_ms = time.time() * 1000 - tail["latest_upload_ms"]
+    assert 0 < age_ms < 3_600_000
     assert [
         (each["group_id"], each["committed_offset"], each["restored_offset"]) for each in plan["moved_offsets"]
     ] == [("at-the-end", 57, 50)]
     assert restored(bucket, meta_url) == 0
     words = capsys.readouterr().out
-    assert "tail-0" in words
+    (row,) = [line for line in words.splitlines() if line.startswith("tail-0 ")]
+    assert in_utc(tail["latest_upload_ms"]) in row
     assert "at-the-end: tail-0 from 57 to 50" in words
     assert "50..56" in words
 

@@ -20,7 +20,11 @@ def test_a_whole_store_ends_with_zero(whole: VerifiedStore, capsys: pytest.Captu
     assert main(["verify", whole.store.url]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("checked 3 of 3 segments in 1 partition: ")
-    assert lines[1:] == [f"whole: nothing wrong was found in {whole.store.url}"]
+    assert lines[1] == (
+        "the store has nothing of 3 partitions; the latest upload of the others is from 2023-11-14T22:13:20Z; "
+        "what was written since is on brokers' disks alone"
+    )
+    assert lines[2:] == [f"whole: nothing wrong was found in {whole.store.url}"]
 
 
 def test_a_bad_chunk_ends_with_one_and_is_named(whole: VerifiedStore, capsys: pytest.CaptureFixture[str]) -> None:
@@ -95,7 +99,7 @@ def test_a_sample_is_never_called_whole_and_says_what_it_did_not_read(
 ) -> None:
     argv = ["verify", whole.store.url, "--fraction", "0.0001"]
     assert main(argv) == 0
-    checked, verdict = capsys.readouterr().out.splitlines()
+    checked, _, verdict = capsys.readouterr().out.splitlines()
     assert ": 1 chunk, a sample of 0.0001 with seed 0, with " in checked
     assert "whole" not in verdict
     assert verdict.startswith(f"nothing wrong was found in this sample of {whole.store.url}; ")

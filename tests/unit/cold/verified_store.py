@@ -54,6 +54,7 @@ class VerifiedStore:
         log_start_offset: int = 0,
         page_entries: int = 100,
         cold_end_offset: int | None = None,
+        high_watermark: int | None = None,
         store: ObjectStore | None = None,
     ) -> PartitionCheckpoint:
         kept = self.rows if rows is None else list(rows)
@@ -71,6 +72,7 @@ class VerifiedStore:
             leader_epoch=1,
             pages=(),
             segments=tuple(kept),
+            high_watermark=high_watermark,
         )
         return checkpoints.write_partition_checkpoint(store or self.store, head, page_entries=page_entries)
 

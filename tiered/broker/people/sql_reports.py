@@ -11,6 +11,7 @@ from sqlalchemy import Connection
 from tiered.broker.context import BrokerContext
 from tiered.broker.partitions.partition import Partition
 from tiered.broker.partitions.topics import Topics
+from tiered.broker.tiering.tier_plan import disk_only_since_ms
 from tiered.ids import TopicPartition
 from tiered.meta import broker_reports
 from tiered.meta.broker_reports import LocalSegmentRow, PartitionPosition
@@ -60,6 +61,7 @@ class SqlReports:
                 partition=key.partition,
                 high_watermark=partition.high_watermark,
                 log_end_offset=partition.log.log_end_offset,
+                disk_only_since_ms=disk_only_since_ms(partition),
             )
             for key, (partition, _) in changed.items()
             if partition.leadership is not None
@@ -86,7 +88,8 @@ class SqlReports:
 def _state(partition: Partition) -> tuple[object, ...]:
     log = partition.log
     leads = partition.leadership is not None
-    return log.local_log_start_offset, log.log_end_offset, len(log.segments), partition.high_watermark, leads
+    since_ms = disk_only_since_ms(partition) if leads else None
+    return log.local_log_start_offset, log.log_end_offset, len(log.segments), partition.high_watermark, leads, since_ms
 
 
 def _segments(partition: Partition) -> list[LocalSegmentRow]:

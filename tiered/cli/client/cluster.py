@@ -34,7 +34,7 @@ from tiered.wire.error_codes import (
     reason,
 )
 
-EARLIEST_LOCAL = -4
+EARLIEST_LOCAL, LATEST_TIERED = -4, -5
 REACH_TIMEOUT_S = 10.0
 CREATE_TIMEOUT_MS = 15_000.0
 CREATE_RETRY_MS = 100.0

@@ -62,6 +62,12 @@ class HttpApi:
         """Every topic with its partitions."""
         return _list_in(self._ask("GET", "/api/v1/topics"), "topics")
 
+    def topic(self, topic: str) -> dict[str, Any]:
+        """One topic with its partitions."""
+        answer = self._ask("GET", f"/api/v1/topics/{quote(topic, safe='')}")
+        _list_in(answer, "partitions")
+        return answer
+
     def partition(self, topic: str, partition: int, *, start_offset: int = 0) -> dict[str, Any]:
         """One partition with its segments whose records end after `start_offset`; at most one page of them."""
         path = f"/api/v1/topics/{quote(topic, safe='')}/partitions/{partition}/segments?start_offset={start_offset}"

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from typing import Any
 
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed, UsageError
-from tiered.cli.output import Cell, counted, in_bytes, on_one_line, plain_lines, print_json, say
+from tiered.cli.output import Cell, counted, in_bytes, in_utc, on_one_line, plain_lines, print_json, say
 from tiered.cli.progress import bar
 from tiered.cli.store.arguments import DEFAULT_BROKERS
 from tiered.cli.store.disk_report import read_disk
@@ -182,7 +182,7 @@ def _lines(plan: RestorePlan, *, target_holds: str | None) -> Iterator[str]:
     if plan.topics:
         rows = [_row(topic, its) for topic in plan.topics for its in topic.partitions]
         yield ""
-        yield from plain_lines("PARTITION OFFSETS >SEGMENTS >SIZE DISK BROKERS LOST", rows)
+        yield from plain_lines("PARTITION OFFSETS >SEGMENTS >SIZE LATEST-UPLOAD DISK BROKERS LOST", rows)
     yield from _settings_and_rules(plan)
     yield ""
     yield from _lost(plan)
@@ -300,6 +300,7 @@ def _topic_json(topic: RestoredTopic) -> dict[str, Any]:
                 "segments": len(each.segments),
                 "taken_back": each.taken_back,
                 "size_bytes": sum(segment.size_bytes for segment in each.segments),
+                "latest_upload_ms": _latest_upload_ms(each),
                 "leader_epoch": each.leader_epoch,
                 "replicas": list(each.replicas),
                 "lost_from": each.end_offset,
@@ -310,6 +311,10 @@ def _topic_json(topic: RestoredTopic) -> dict[str, Any]:
     }
 
 
+def _latest_upload_ms(its: RestoredPartition) -> int | None:
+    return its.segments[-1].committed_at_ms if its.segments else None
+
+
 def _row(topic: RestoredTopic, its: RestoredPartition) -> list[Cell]:
     start, end = its.log_start_offset, its.end_offset
     return [
@@ -317,6 +322,7 @@ def _row(topic: RestoredTopic, its: RestoredPartition) -> list[Cell]:
         f"{start}..{end - 1}" if end > start else f"none, the next is {end}",
         len(its.segments),
         in_bytes(sum(each.size_bytes for each in its.segments)),
+        in_utc(_latest_upload_ms(its)),
         f"{its.cold_end_offset}..{end - 1} of broker {its.replicas[0]}" if end > its.cold_end_offset else None,
         ",".join(map(str, its.replicas)),
         None if its.lost_before is None else f"{end}..{its.lost_before - 1}",

@@ -26,7 +26,8 @@ from tiered.runtime import SystemClock
 MAX_SHOWN = 100
 _COUNTS = (
     "partitions", "segments", "log_bytes", "checked_segments", "checked_chunks", "checked_bytes", "unread_bytes",
-    "known_segments", "retired_segments", "deleted_topics",
+    "known_segments", "retired_segments", "deleted_topics", "never_uploaded", "missing_offsets",
+    "first_latest_upload_ms", "last_latest_upload_ms",
 )  # fmt: skip
 _UNDECIDED = {FaultKind.UNREADABLE, FaultKind.UNKNOWN_FORMAT}
 
@@ -115,6 +116,7 @@ def show(state: VerificationState, url: str, sample: ChunkSample, *, began_at_ms
         f"{counted(state.partitions, 'partition')}: {counted(state.checked_chunks, 'chunk')}{share} with "
         f"{in_bytes(state.checked_bytes)} of {in_bytes(state.log_bytes)}"
     )
+    say(_what_brokers_may_have(state))
     if state.is_whole and sample.is_everything:
         say(f"whole: nothing wrong was found in {url}")
     elif state.is_whole:
@@ -151,6 +153,21 @@ def _notes(state: VerificationState, began_at_ms: int) -> Iterator[str]:
         yield f"{counted(state.deleted_topics, 'deleted topic')} left out: brokers remove them with their objects"
     for each in state.orphans:
         yield _orphans_in_words(each)
+
+
+def _what_brokers_may_have(state: VerificationState) -> str:
+    """Until when the store has the records: what came later is on disks alone, and cannot be seen from here."""
+    sentences = []
+    if state.never_uploaded:
+        sentences.append(f"the store has nothing of {counted(state.never_uploaded, 'partition')}")
+    if state.first_latest_upload_ms is not None:
+        times = dict.fromkeys(map(in_utc, (state.first_latest_upload_ms, state.last_latest_upload_ms)))
+        sentences.append(
+            f"the latest upload of {'the others' if sentences else 'partitions'} is from {' to '.join(times)}"
+        )
+    if state.missing_offsets:
+        sentences.append(f"the checkpoints know of {counted(state.missing_offsets, 'offset')} more")
+    return "; ".join([*sentences, "what was written since is on brokers' disks alone"])
 
 
 def _orphans_in_words(each: Orphans) -> str:

@@ -33,6 +33,7 @@ def add_topics(commands: "Commands[Parser]") -> None:
     )
     describe.add_argument("topics", metavar="TOPIC", nargs="+")
     describe.add_argument("--all-configs", action="store_true", help="show configs that have their default as well")
+    http_address_option(describe)
 
     alter = command(actions, "alter", "topics.commands:run_alter", "change a topic's configs or add partitions")
     alter.add_argument("topic", metavar="TOPIC")

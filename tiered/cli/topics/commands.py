@@ -11,12 +11,14 @@ from typing import Any
 
 from tiered.cli.client.cluster import (
     EARLIEST_LOCAL,
+    LATEST_TIERED,
     all_topics,
     existing_topic,
     missing_topic,
     run_with_cluster,
     with_cluster,
 )
+from tiered.cli.client.http_api import HttpApi
 from tiered.cli.client.refusals import none_to_see
 from tiered.cli.configs import (
     DEFAULT_SOURCE,
@@ -27,8 +29,8 @@ from tiered.cli.configs import (
     set_configs,
     source_of,
 )
-from tiered.cli.failure import UsageError
-from tiered.cli.output import Cell, complain, counted, describe, in_bytes, print_json, print_table, report, say
+from tiered.cli.failure import CommandFailed, UsageError
+from tiered.cli.output import Cell, complain, counted, describe, in_bytes, in_utc, print_json, print_table, report, say
 from tiered.peer import EARLIEST, LATEST, Cluster, CorruptAnswer, TopicMetadata
 from tiered.peer.broker_admin import local_disk
 from tiered.peer.topic_admin import BROKERS_DEFAULT, create_topics, delete_topics, describe_configs
@@ -187,18 +189,18 @@ async def run_describe(arguments: argparse.Namespace, cluster: Cluster) -> None:
     found = []
     for name in arguments.topics:
         topic = await existing_topic(cluster, name)
-        found.append(await _description(cluster, topic, everything=arguments.all_configs))
+        found.append(await _description(cluster, topic, arguments))
     describe(arguments, found, _show)
 
 
-async def _description(cluster: Cluster, topic: TopicMetadata, *, everything: bool) -> dict[str, Any]:
+async def _description(cluster: Cluster, topic: TopicMetadata, arguments: argparse.Namespace) -> dict[str, Any]:
     numbers = [each.partition for each in topic.partitions if each.leader_id >= 0]
-    starts, local_starts, ends = await asyncio.gather(
-        cluster.list_offsets(topic.name, dict.fromkeys(numbers, EARLIEST)),
-        cluster.list_offsets(topic.name, dict.fromkeys(numbers, EARLIEST_LOCAL)),
-        cluster.list_offsets(topic.name, dict.fromkeys(numbers, LATEST)),
+    places = (EARLIEST, EARLIEST_LOCAL, LATEST_TIERED, LATEST)
+    (starts, local_starts, tiered, ends), since_ms = await asyncio.gather(
+        asyncio.gather(*(cluster.list_offsets(topic.name, dict.fromkeys(numbers, place)) for place in places)),
+        asyncio.to_thread(_disk_only_since_ms, topic, arguments),
     )
-    configs = await _configs(cluster, topic.name, everything=everything)
+    configs = await _configs(cluster, topic.name, everything=arguments.all_configs)
     warning = min_in_sync_warning({each["name"]: each["value"] for each in configs}, topic.replication_factor)
     return {
         **_summary(topic),
@@ -212,13 +214,26 @@ async def _description(cluster: Cluster, topic: TopicMetadata, *, everything: bo
                 "out_of_sync_replicas": list(each.out_of_sync_replicas),
                 "log_start_offset": starts.get(each.partition),
                 "local_log_start_offset": local_starts.get(each.partition),
+                "cold_end_offset": tiered[each.partition] + 1 if tiered.get(each.partition, -1) >= 0 else None,
                 "high_watermark": ends.get(each.partition),
+                "disk_only_since_ms": since_ms.get(each.partition),
             }
             for each in topic.partitions
         ],
         "configs": configs,
         "warnings": [] if warning is None else [warning],
     }
+
+
+def _disk_only_since_ms(topic: TopicMetadata, arguments: argparse.Namespace) -> dict[Any, Any]:
+    """When each partition's oldest record was written that the store lacks, as far as the broker at --http says."""
+    try:
+        answer = HttpApi.beside_kafka(arguments.http, arguments.command_config).topic(topic.name)
+    except (CommandFailed, UsageError):
+        return {}
+    if answer.get("topic_id") != str(topic.topic_id):
+        return {}  # It is another cluster's broker.
+    return {row.get("partition"): row.get("disk_only_since_ms") for row in answer["partitions"]}
 
 
 async def _configs(cluster: Cluster, topic: str, *, everything: bool) -> list[dict[str, Any]]:
@@ -237,7 +252,7 @@ def _show(topic: dict[str, Any]) -> None:
         shape += f", {counted(topic['under_replicated'], 'partition')} under-replicated"
     say(f"{topic['topic']}  id {topic['topic_id']}  {shape}")
     print_table(
-        ">PARTITION >LEADER >EPOCH REPLICAS IN-SYNC NOT-IN-SYNC >START >LOCAL-START >END",
+        ">PARTITION >LEADER >EPOCH REPLICAS IN-SYNC NOT-IN-SYNC >START >LOCAL-START >COLD-END >END",
         [
             [
                 each["partition"],
@@ -248,11 +263,15 @@ def _show(topic: dict[str, Any]) -> None:
                 ",".join(map(str, each["out_of_sync_replicas"])),
                 each["log_start_offset"],
                 each["local_log_start_offset"],
+                each["cold_end_offset"],
                 each["high_watermark"],
             ]
             for each in partitions
         ],
     )
+    since_ms = [row["disk_only_since_ms"] for row in partitions if row["disk_only_since_ms"] is not None]
+    if since_ms:
+        say(f"\nthe oldest record that only disks have was written at {in_utc(min(since_ms))}")
     if topic["configs"]:
         say()
         print_table("CONFIG VALUE SET-BY", [list(each.values()) for each in topic["configs"]])

@@ -44,13 +44,18 @@ class Scope:
     partitions: tuple[ScopedPartition, ...]
     fault: Fault | None
     deleted_topics: int
+    never_uploaded: int
+    """Partitions of these topics that have no head."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScopedPage:
-    """Some segments of a partition, in order of offsets; their footers say one of `cluster_ids` (none: unknown)."""
+    """Some segments of a partition, in order of offsets; their footers say one of `cluster_ids` (none: unknown).
+
+    `head` is None where it cannot be read."""
 
     partition: ScopedPartition
+    head: PartitionCheckpoint | None
     cluster_ids: frozenset[str]
     segments: tuple[CommittedSegment, ...]
     faults: tuple[Fault, ...]
@@ -93,12 +98,19 @@ def find_scope(store: ObjectStore, topics: Collection[str] | None) -> Scope:
     if topics is not None:
         _require({*names.values(), *(each.topic for each in found)}, topics, store.url)
         found = [each for each in found if each.topic in topics]
+    wanted = {
+        (topic.topic_id, partition)
+        for topic in (() if cluster is None else cluster.topics)
+        if topics is None or topic.name in topics
+        for partition in range(topic.partition_count)
+    }
     return Scope(
         cluster_id="" if cluster is None else cluster.cluster_id,
         cluster_ids=frozenset() if cluster is None else frozenset((cluster.cluster_id, *cluster.previous_cluster_ids)),
         partitions=tuple(sorted(found)),
         fault=fault,
         deleted_topics=len(deleted),
+        never_uploaded=len(wanted.difference((each.topic_id, each.partition) for each in found)),
     )
 
 
@@ -109,14 +121,14 @@ def pages_of(store: ObjectStore, scope: Scope, partition: ScopedPartition) -> It
             foreign = _foreign_head(page.head, scope.cluster_ids)
             yield ScopedPage(
                 partition=partition,
+                head=page.head,
                 cluster_ids=scope.cluster_ids,
                 segments=page.segments,
                 faults=page.faults if foreign is None else (foreign, *page.faults),
             )
     except Corrupt as error:
-        yield ScopedPage(
-            partition=partition, cluster_ids=scope.cluster_ids, segments=(), faults=(checkpoint_fault(error),)
-        )
+        fault = checkpoint_fault(error)
+        yield ScopedPage(partition=partition, head=None, cluster_ids=scope.cluster_ids, segments=(), faults=(fault,))
 
 
 def group_faults(store: ObjectStore) -> list[tuple[str, Fault]]:

@@ -30,6 +30,7 @@ from tiered.cold.verify.scope import (
 from tiered.cold.verify.segments import CheckedSegment, SegmentVerifier, memory_bytes
 from tiered.errors import StoreUnavailable
 from tiered.formats import object_key
+from tiered.formats.checkpoint import PartitionCheckpoint
 from tiered.formats.segment_check import ExpectedSegment, Fault, FaultKind, of_segment
 from tiered.rules.segments.sampling import ChunkSample
 from tiered.runtime import BlockingPool
@@ -71,6 +72,9 @@ class Survey:
 class VerificationState:
     """The results of a run so far. `problems` are sorted at its end; `problem_count` counts those beyond the bound too.
 
+    `never_uploaded` are partitions without a checkpoint. `missing_offsets` are those that the checkpoints know of, and
+    that were not uploaded when they were written. `first_latest_upload_ms` and `last_latest_upload_ms` are the ends of
+    the time in which partitions had their latest upload; None where none has any.
     `segments` and `log_bytes` are all that the checkpoints name, `known_segments` those in which an earlier run found
     nothing wrong, by the progress file, `unread_bytes` what a sample left out of checked segments, `retired_segments`
     those that brokers gave up while the run looked at them.
@@ -87,6 +91,10 @@ class VerificationState:
     known_segments: int = 0
     retired_segments: int = 0
     deleted_topics: int = 0
+    never_uploaded: int = 0
+    missing_offsets: int = 0
+    first_latest_upload_ms: int | None = None
+    last_latest_upload_ms: int | None = None
     problem_count: int = 0
     problems: list[Problem] = field(default_factory=list)
     orphans: list[Orphans] = field(default_factory=list)
@@ -94,6 +102,14 @@ class VerificationState:
     @property
     def is_whole(self) -> bool:
         return self.problem_count == 0
+
+    def note_end(self, head: PartitionCheckpoint) -> None:
+        """Counts what the store lacks of one partition, as far as its checkpoint says."""
+        self.missing_offsets += max(0, (head.high_watermark or 0) - head.cold_end_offset)
+        upload_ms = head.latest_upload_ms
+        if upload_ms is not None:
+            self.first_latest_upload_ms = min(upload_ms, self.first_latest_upload_ms or upload_ms)
+            self.last_latest_upload_ms = max(upload_ms, self.last_latest_upload_ms or upload_ms)
 
     def add(self, problem: Problem) -> None:
         self.problem_count += 1
@@ -130,6 +146,7 @@ class VerificationFindings:
         scope = find_scope(self._store, self._topics)
         self.state.cluster_id = scope.cluster_id
         self.state.deleted_topics = scope.deleted_topics
+        self.state.never_uploaded = scope.never_uploaded
         if scope.fault is not None:
             self._add("", -1, object_key.cluster_checkpoint_key(), scope.fault)
         return scope
@@ -139,11 +156,15 @@ class VerificationFindings:
         for partition in scope.partitions:
             self.state.partitions += 1
             suspects = self._suspects.setdefault(partition, [])
+            head = None
             for page in pages_of(self._store, scope, partition):
+                head = page.head
                 suspects.extend(page.faults)
                 self.state.segments += len(page.segments)
                 self.state.log_bytes += sum(each.log_bytes for each in page.segments)
                 yield page
+            if head is not None:
+                self.state.note_end(head)
 
     def checked(self, place: ExpectedSegment, checked: CheckedSegment) -> None:
         """The verdict on one segment."""

@@ -29,6 +29,7 @@ REVISIONS = (
     "0014",
     "0015",
     "0016",
+    "0017",
 )
 """All revisions that this code knows, oldest first: the files in `versions`."""
 

@@ -242,6 +242,17 @@ class Watched(LocalStore):
         return super().get_range(key, start, length)
 
 
+def test_what_the_store_is_known_to_lack_is_counted(whole: VerifiedStore) -> None:
+    uploads_ms = [row.committed_at_ms for row in whole.rows]
+    whole.write_head(whole.rows[:2], high_watermark=3 * RECORDS)
+    state = whole.verify()
+    assert (state.is_whole, state.never_uploaded, state.missing_offsets) == (True, PARTITION, RECORDS)
+    assert (state.first_latest_upload_ms, state.last_latest_upload_ms) == (uploads_ms[1], uploads_ms[1])
+    whole.write_head([], log_start_offset=3 * RECORDS, high_watermark=3 * RECORDS)
+    state = whole.verify()
+    assert (state.missing_offsets, state.first_latest_upload_ms, state.last_latest_upload_ms) == (0, None, None)
+
+
 def test_what_retention_takes_meanwhile_is_not_missing(whole: VerifiedStore) -> None:
     store = Watched(whole.root)
 
