@@ -63,6 +63,8 @@ class Exporter:
         """By pyiceberg, and held against what DuckDB reads."""
         scan = self.catalog.load_table(f"shop.{name}").scan()
         found = scan.to_arrow().sort_by([("_partition", "ascending"), ("_offset", "ascending")])
+        counted = scan.to_duckdb("rows").sql("SELECT count(*) FROM rows").fetchall()
+        assert counted == [(len(found),)]
         files = [each.file.file_path for each in scan.plan_files()]
         if files:
             mine = found.drop_columns([each for each in ("_headers", "tags") if each in found.column_names])
