@@ -71,7 +71,7 @@ class Exporter:
             names = ", ".join(f'"{each}"' for each in mine.column_names)
             sql = f"select {names} from read_parquet(?, union_by_name = true, hive_partitioning = false) order by 2, 3"
             paths = [each.removeprefix("file://") for each in files]
-            again: Any = duckdb.connect().execute(sql, [paths]).to_arrow_table()
+            again: Any = duckdb.connect().sql(sql, params=[paths]).to_arrow_table()
             assert again.to_pylist() == mine.to_pylist()
         return [dict(each) for each in found.to_pylist()]
 
