@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 KIND = "topic config"
 AS_RETENTION = -2  # local.retention.*: the same as the total retention
 UNLIMITED = -1
+SMALL_SHARE = 64  # a segment is small below this share of segment.bytes
 _HOUR_MS = 3_600_000
 _WEEK_MS = 7 * 24 * _HOUR_MS
 
@@ -261,6 +262,16 @@ class TopicConfig:
     def effective_local_retention_bytes(self) -> int:
         """`local.retention.bytes`, or `retention.bytes` where it says so; -1 is no limit."""
         return self.retention_bytes if self.local_retention_bytes == AS_RETENTION else self.local_retention_bytes
+
+    @property
+    def small_segment_bytes(self) -> int:
+        """Below this a local segment counts as small; 0 where all stay for as long as local retention says: it was set,
+        nothing is closed early, or compaction needs the segments (decision 0033)."""
+        if self.tiered_disk_only_max_ms == -1 or self.is_compacted:
+            return 0
+        if (self.local_retention_ms, self.local_retention_bytes) != (AS_RETENTION, AS_RETENTION):
+            return 0
+        return self.segment_bytes // SMALL_SHARE
 
     @property
     def effective_remote_copy_lag_ms(self) -> int:

@@ -160,5 +160,6 @@ def local_retention(partition: Partition, now_ms: int) -> Retention:
         local_retention_ms=config.effective_local_retention_ms,
         local_retention_bytes=config.effective_local_retention_bytes,
         remote_enabled=config.remote_storage_enable,
+        small_bytes=config.small_segment_bytes,
         now_ms=now_ms,
     )

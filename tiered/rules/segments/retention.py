@@ -14,6 +14,8 @@ from typing import Protocol
 from tiered.rules.segments.tiering import LocalSegment, aged_from_ms
 
 UNLIMITED = -1
+SMALL_KEPT = 16
+"""So many closed segments stay on a disk where they are small, and the topic does not say how long they stay."""
 
 
 class ColdSegment(Protocol):
@@ -51,11 +53,12 @@ class Pin:
 
 
 class RetentionReason(StrEnum):
-    """The reason of one verdict. The first three delete, the others keep."""
+    """The reason of one verdict. The first four delete, the others keep."""
 
     BELOW_LOG_START = "wholly below log_start_offset"
     EXPIRED = "its newest record is older than the retention time"
     OVERSIZE = "the log without it still reaches the retention size"
+    MANY_SMALL = "it is small and in the store, and enough newer ones are on the disk"
     WITHIN_RETENTION = "neither too old nor too much"
     IN_THE_FUTURE = "its newest record claims a time to come: it is kept until that time plus the retention"
     ACTIVE = "it is being written"
@@ -67,7 +70,14 @@ class RetentionReason(StrEnum):
     BEHIND_ONE_THAT_STAYS = "it would go, but an older segment stays"
 
 
-DELETING = frozenset({RetentionReason.BELOW_LOG_START, RetentionReason.EXPIRED, RetentionReason.OVERSIZE})
+DELETING = frozenset(
+    {
+        RetentionReason.BELOW_LOG_START,
+        RetentionReason.EXPIRED,
+        RetentionReason.OVERSIZE,
+        RetentionReason.MANY_SMALL,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +112,7 @@ class _Candidate:
     size_bytes: int
     newest_ms: int
     keep: RetentionReason | None
+    is_surplus: bool = False
 
 
 def local_delete_before(
@@ -113,18 +124,24 @@ def local_delete_before(
     local_retention_ms: int,
     local_retention_bytes: int,
     remote_enabled: bool,
+    small_bytes: int,
     now_ms: int,
 ) -> Retention:
     """Up to which offset local segment files may go (T4): those of `segments` (by base offset, active one last).
 
     With `remote_enabled` only what committed rows cover (below `cold_end_offset`) goes, when the local retention
     says so; -2 there was resolved to the total retention by the caller, -1 is unlimited. Ages are as `aged_from_ms` has
-    them: the records stay readable in the store. Without `remote_enabled`, only what is wholly below
+    them: the records stay readable in the store. One smaller than `small_bytes` also goes once `SMALL_KEPT` newer ones
+    are closed (decision 0033); 0 keeps them. Without `remote_enabled`, only what is wholly below
     `log_start_offset` goes: `new_log_start_offset` moves that by the total retention.
     """
+    surplus = sum(segment.closed for segment in segments) - SMALL_KEPT if remote_enabled else 0
     candidates = [
-        _local(segment, aged_from_ms(segment), log_start_offset, cold_end_offset, high_watermark, remote_enabled)
-        for segment in segments
+        replace(
+            _local(segment, aged_from_ms(segment), log_start_offset, cold_end_offset, high_watermark, remote_enabled),
+            is_surplus=index < surplus and segment.size_bytes < small_bytes,
+        )
+        for index, segment in enumerate(segments)
     ]
     return _decide(
         candidates,
@@ -309,6 +326,8 @@ def _expiry(
         return RetentionReason.EXPIRED
     if retention_bytes != UNLIMITED and remaining_bytes - candidate.size_bytes >= retention_bytes:
         return RetentionReason.OVERSIZE
+    if candidate.is_surplus:
+        return RetentionReason.MANY_SMALL
     if is_expired:
         return RetentionReason.CLOCK_JUMPED
     if retention_ms != UNLIMITED and candidate.newest_ms > now_ms:

@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
-from tests.support.partition_appends import keyed
+from tests.support.partition_appends import append, keyed
 from tests.unit.broker.tiering.tiers import DAY_MS, SEGMENTS, tiers
 from tiered.broker.tiering import tier_plan
+from tiered.rules.segments.retention import SMALL_KEPT
 
 
 async def test_the_oldest_closed_segment_is_due_and_after_the_last_one_nothing(tmp_path: Path) -> None:
@@ -38,6 +39,26 @@ async def test_local_segments_wait_for_the_store_and_the_active_one_stays(tmp_pa
             await made.lifecycle.upload(made.partition, base_offset)
         before.append(tier_plan.local_delete_before(made.partition, now_ms))
         assert before == list(range(SEGMENTS + 1))
+
+
+async def test_many_small_segments_leave_the_disk_where_nobody_says_how_long_they_stay(tmp_path: Path) -> None:
+    kept = {"segment.bytes": "1048576"}
+    for name, config, goes in (
+        ("said by nobody", {}, True),
+        ("said", {"local.retention.ms": "600000"}, False),
+        ("closed as in Kafka", {"tiered.disk.only.max.ms": "-1"}, False),
+        ("compacted", {"cleanup.policy": "compact"}, False),
+    ):
+        async with tiers(tmp_path / name, {**kept, **config}, written=lambda _: keyed("k", "v")) as made:
+            log = made.partition.log
+            while len(log.segments) <= SMALL_KEPT + 1:
+                append(made.partition, keyed("k", "v"))
+                log.roll(made.clock.now_ms())
+            made.partition.advance_high_watermark()
+            for segment in log.segments[:-1]:
+                await made.lifecycle.upload(made.partition, segment.base_offset)
+            await made.lifecycle.delete_local(made.partition)
+            assert len(log.segments) - 1 == SMALL_KEPT + (0 if goes else 1), name
 
 
 async def test_an_active_segment_that_retention_outlived_is_closed_where_retention_deletes(tmp_path: Path) -> None:

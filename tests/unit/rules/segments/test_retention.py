@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tiered.rules.segments.retention import Pin, Retention, RetentionReason, local_delete_before, new_log_start_offset
+from tiered.rules.segments.retention import (
+    SMALL_KEPT,
+    Pin,
+    Retention,
+    RetentionReason,
+    local_delete_before,
+    new_log_start_offset,
+)
 
 NOW_MS = 1_000_000
 
@@ -47,6 +54,7 @@ def local(segments: list[Local], **changes: int | bool) -> Retention:
         "high_watermark": 1000,
         "local_retention_ms": -1,
         "local_retention_bytes": -1,
+        "small_bytes": 0,
         "remote_enabled": True,
         "now_ms": NOW_MS,
     }
@@ -101,6 +109,25 @@ def test_size_keeps_at_least_the_retention() -> None:
     assert local(segments, local_retention_bytes=301).delete_before_offset == 0
     assert local(segments, local_retention_bytes=300).delete_before_offset == 10
     assert local(segments, local_retention_bytes=0).delete_before_offset == 30
+
+
+def test_of_small_local_segments_that_the_store_has_the_newest_stay() -> None:
+    small = aged([0] * (SMALL_KEPT + 2))
+    decided = local(small, small_bytes=101)
+    assert decided.delete_before_offset == 20
+    assert reasons(decided)[1:3] == [RetentionReason.MANY_SMALL, RetentionReason.WITHIN_RETENTION]
+    for stays in (
+        local(small, small_bytes=0),
+        local(small, small_bytes=100),
+        local(small, small_bytes=101, remote_enabled=False),
+        local(small, small_bytes=101, cold_end_offset=9),
+    ):
+        assert stays.delete_before_offset == 0
+    large = [replace(small[0], size_bytes=101), *small[1:]]
+    assert reasons(local(large, small_bytes=101))[:2] == [
+        RetentionReason.WITHIN_RETENTION,
+        RetentionReason.BEHIND_ONE_THAT_STAYS,
+    ]
 
 
 def test_local_copy_of_a_record_from_a_clock_that_is_ahead_goes_by_the_brokers_clock() -> None:
