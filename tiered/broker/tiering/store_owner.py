@@ -12,6 +12,7 @@ keep a broker from its start because the store is away.
 
 import asyncio
 import logging
+import threading
 
 from tiered.broker.context import BrokerContext
 from tiered.broker.tiering.checkpoints import CheckpointWriter
@@ -39,6 +40,8 @@ class StoreOwner:
         self._pause_ms = FIRST_PAUSE_MS
         self._refusal = ""
         """Why the store is not this cluster's, and what to do."""
+        self._sign_lock = threading.Lock()
+        self._has_left = False
 
     def interval_ms(self) -> float:
         """Until the next look; while the owner is not known each pause is twice the one before."""
@@ -82,17 +85,27 @@ class StoreOwner:
         elif before and not self._refusal:
             log.warning("the store is this cluster's again: uploads go on")
         if self._context.store.is_ours:
-            await self._context.uploads.run(
-                signs_of_life.leave, self._context.store, self._context.state.cluster_id, self._context.broker_id
-            )
+            await self._context.uploads.run(self._write_sign)
 
     async def leave(self) -> None:
         """Takes the sign of life back: a stopped cluster may be restored at once. Raises StoreUnavailable."""
         store = self._context.store
         if store.is_ours and not store.times.is_failing:
-            await self._context.uploads.run(
-                signs_of_life.remove, self._context.store, self._context.state.cluster_id, self._context.broker_id
-            )
+            await self._context.uploads.run(self._remove_sign)
+
+    # In threads. A write whose task was cancelled still runs when the broker stops: the removal waits for it.
+
+    def _write_sign(self) -> None:
+        with self._sign_lock:
+            if not self._has_left:
+                context = self._context
+                signs_of_life.leave(context.store, context.state.cluster_id, context.broker_id)
+
+    def _remove_sign(self) -> None:
+        with self._sign_lock:
+            self._has_left = True
+            context = self._context
+            signs_of_life.remove(context.store, context.state.cluster_id, context.broker_id)
 
     async def _refresh(self) -> None:
         """Reads the head, where there is none it is written first. Raises TieredError."""

@@ -1,14 +1,18 @@
-"""Whose a store is cannot be told from a damaged head: it is replaced by nobody, and nothing is written beside it."""
+"""Whose a store is, what a damaged head says of it, and the sign of life that a broker leaves there."""
 
+import asyncio
+import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.unit.broker.tiering.tiers import tiers
 from tiered.broker.tiering.store_look import StoreLook, look_at_store
 from tiered.broker.tiering.store_owner import StoreOwner
-from tiered.cold.bucket import checkpoints
+from tiered.cold.bucket import checkpoints, signs_of_life
+from tiered.cold.local import LocalStore
 from tiered.errors import CorruptObject
 from tiered.formats import object_key
 from tiered.formats.checkpoint import encode_cluster_checkpoint
@@ -54,3 +58,32 @@ async def test_a_store_that_is_given_back_is_used_again(tmp_path: Path) -> None:
         (tmp_path / "objects" / HEAD).write_bytes(encode_cluster_checkpoint(head))
         await owner.tick()
         assert (store.is_ours, store.other_cluster_id) == (True, "")
+
+
+async def test_a_sign_of_life_that_is_just_being_written_is_gone_after_the_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with tiers(tmp_path) as made:
+        context = made.context
+        context.uploads.resize(2)
+        owner = StoreOwner(context=context, checkpoints=made.checkpoints)
+        await owner.tick()
+        began, may_end, put = threading.Event(), threading.Event(), LocalStore.put
+
+        def slow_put(store: LocalStore, key: str, data: bytes, **conditions: Any) -> object:
+            began.set()
+            assert may_end.wait(10)
+            return put(store, key, data, **conditions)
+
+        monkeypatch.setattr(LocalStore, "put", slow_put)
+        ticking = asyncio.create_task(owner.tick())
+        assert await asyncio.to_thread(began.wait, 10)
+        ticking.cancel()
+        leaving = asyncio.create_task(owner.leave())
+        await asyncio.wait([leaving], timeout=0.05)
+        may_end.set()
+        await leaving
+        async with asyncio.timeout(10):
+            while context.uploads.pending:
+                await asyncio.sleep(0.005)
+        assert signs_of_life.live_brokers(context.store, context.state.cluster_id) == ()
