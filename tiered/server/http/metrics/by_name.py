@@ -15,6 +15,7 @@ from tiered.broker.partitions.partition import Partition
 from tiered.broker.partitions.topics import Topic
 from tiered.broker.people.lag_history import GroupLag
 from tiered.ids import TopicId, TopicPartition
+from tiered.runtime import in_turns
 from tiered.server.http.metrics.busiest import Busiest
 from tiered.server.http.metrics.prometheus import Family, counter, families_of, gauge
 
@@ -114,7 +115,9 @@ async def families_by_name(broker: Broker, chosen: Chosen) -> Iterator[Family]:
         for partition in topic.partitions
         if partition.leadership is not None
     }
-    lags = _lags_by_topic(group for group in broker.lag.latest.values() if broker.groups.is_ours(group.group_id))
+    lags = await _lags_by_topic(
+        [group for group in broker.lag.latest.values() if broker.groups.is_ours(group.group_id)]
+    )
     chosen_topics = await chosen.topics.of(
         list(topics),
         lambda topic_id: sum(_bytes_of(partition) for partition in topics[topic_id].partitions),
@@ -154,13 +157,17 @@ class _TopicLag:
     moved: int = 0
 
 
-def _lags_by_topic(groups: Iterable[GroupLag]) -> dict[tuple[str, str], _TopicLag]:
+async def _lags_by_topic(groups: Iterable[GroupLag]) -> dict[tuple[str, str], _TopicLag]:
     """Lags by group and topic, in the order of their names."""
     lags: dict[tuple[str, str], _TopicLag] = {}
-    for group in groups:
-        for partition in group.partitions:
-            topic_lag = lags.setdefault((group.group_id, partition.topic), _TopicLag())
-            topic_lag.lag += partition.lag
-            topic_lag.lag_ms = max(topic_lag.lag_ms, partition.lag_ms)
-            topic_lag.moved += partition.committed_offset + partition.high_watermark
-    return dict(sorted(lags.items()))
+    pairs = (
+        (group.group_id, partition)
+        for group in sorted(groups, key=lambda group: group.group_id)
+        for partition in sorted(group.partitions, key=lambda partition: partition.topic)
+    )
+    async for group_id, partition in in_turns(pairs):
+        topic_lag = lags.setdefault((group_id, partition.topic), _TopicLag())
+        topic_lag.lag += partition.lag
+        topic_lag.lag_ms = max(topic_lag.lag_ms, partition.lag_ms)
+        topic_lag.moved += partition.committed_offset + partition.high_watermark
+    return lags
