@@ -18,10 +18,20 @@ from tiered.errors import UnsupportedVersion
 from tiered.wire.decoders import Decoder, decoder
 from tiered.wire.encoders import encode, encode_in_pieces
 from tiered.wire.kio_imports import leave_hypothesis_out
-from tiered.wire.schema import REQUIRED, Message, plan_of
+from tiered.wire.schema import REQUIRED, Message, freed_in_pieces, plan_of
 from tiered.wire.source import Source
 
-__all__ = ["APIS", "Messages", "encode", "encode_in_pieces", "reply", "request", "request_decoder", "response_decoder"]
+__all__ = [
+    "APIS",
+    "Messages",
+    "encode",
+    "encode_in_pieces",
+    "freed_in_pieces",
+    "reply",
+    "request",
+    "request_decoder",
+    "response_decoder",
+]
 
 leave_hypothesis_out()
 

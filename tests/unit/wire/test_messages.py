@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from typing import Self
 from uuid import UUID
 
 import pytest
@@ -197,3 +198,50 @@ def test_a_text_that_kafkas_readers_refuse_is_refused_in_every_codec() -> None:
             messages.request_decoder(68, 0)(encoded, 0)
         with pytest.raises(MalformedRequest, match="32768 bytes"):
             produce.decode_produce_request(batches, 0, len(batches), 9)
+
+
+class Counted(str):
+    """A name that counts how many of its kind there are."""
+
+    __slots__ = ()
+    alive = 0
+
+    def __new__(cls, text: str) -> Self:
+        cls.alive += 1
+        return super().__new__(cls, text)
+
+    def __del__(self) -> None:
+        Counted.alive -= 1
+
+
+@pytest.mark.parametrize(("topics", "partitions"), [(5_000, 1), (1, 5_000), (65, 64)])
+def test_a_large_message_is_freed_some_items_at_a_time(topics: int, partitions: int) -> None:
+    make = messages.reply(9, 7)
+    message = make.OffsetFetchResponse(
+        throttle_time=0,
+        error_code=0,
+        topics=tuple(
+            make.OffsetFetchResponseTopic(
+                name=Counted("t"),
+                partitions=tuple(
+                    make.OffsetFetchResponsePartition(
+                        partition_index=number,
+                        committed_offset=1,
+                        committed_leader_epoch=0,
+                        metadata=Counted("m"),
+                        error_code=0,
+                    )
+                    for number in range(partitions)
+                ),
+            )
+            for _ in range(topics)
+        ),
+    )
+    kept = message.topics[0]
+    assert Counted.alive == topics * (partitions + 1)
+    before, most = Counted.alive, 0
+    for _ in messages.freed_in_pieces(message):
+        before, most = Counted.alive, max(most, before - Counted.alive)
+    assert most <= 64 * 65, "a piece is 64 items whose arrays are short, or 64 of a long array"
+    assert (message.topics, Counted.alive) == ((), partitions + 1), "somebody else has one topic"
+    assert len(kept.partitions) == partitions

@@ -232,7 +232,10 @@ class Dispatch:
             async with self._large_owners.taken_by(owner), self._large_turns:
                 decode = messages.request_decoder(api.key, context.api_version)
                 request = await asyncio.to_thread(decode, body, 0)
-                return await self._answer(api, context, correlation_id, request)
+                answer = await self._answer(api, context, correlation_id, request)
+                if not isinstance(answer, Overlapping):  # Its work goes on, and may need the request.
+                    await _freed_in_turns(request)
+                return answer
 
     def _require_room(self, context: Context, size_bytes: int) -> None:
         if not self._large_shares.has_room(context.connection.owner, size_bytes, MAX_WAITING_BYTES):
@@ -269,6 +272,7 @@ class Dispatch:
             message.throttle_time = max(message.throttle_time, context.throttle_ms)
         if clock.monotonic_ms() - made_from_ms > LONG_ANSWER_MS:
             body = await encoded_in_turns(message)
+            await _freed_in_turns(message)
         else:
             body = messages.encode(message)
         counters = self._broker.counters
@@ -283,6 +287,11 @@ async def encoded_in_turns(message: Any) -> bytearray:
     async for _ in in_turns(messages.encode_in_pieces(message, out)):
         pass
     return out
+
+
+async def _freed_in_turns(message: Any) -> None:
+    async for _ in in_turns(messages.freed_in_pieces(message)):
+        pass
 
 
 _prefix = struct.Struct(">i")
