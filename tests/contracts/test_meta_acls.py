@@ -47,6 +47,13 @@ def test_each_filter_takes_away_what_it_means_and_says_what(database: Database) 
     assert held(database, since) == {GROUP}
 
 
+def test_rules_that_are_named_go_and_none_that_is_only_like_them(database: Database) -> None:
+    since = create(database, ORDERS, ALL, PREFIX) - 1
+    removed = database.run_sync(lambda conn: security.remove_exactly(conn, [ORDERS, ORDERS, GROUP]))
+    assert removed == [ORDERS]
+    assert held(database, since) == {ALL, PREFIX}
+
+
 def test_no_filter_finds_what_is_gone(database: Database) -> None:
     create(database, ORDERS)
     assert remove(database, AclFilter()) == [[ORDERS]]

@@ -143,6 +143,16 @@ def remove_acls(conn: Connection, filters: Sequence[AclFilter]) -> list[list[Acl
     return found
 
 
+def remove_exactly(conn: Connection, rules: Sequence[AclRow]) -> list[AclRow]:
+    """Those of the rules that were there; all of them are gone. However many are named, the table is read once."""
+    note_change(conn)
+    stored_rules = set(load_acls(conn))
+    removed = [rule for rule in dict.fromkeys(rules) if rule in stored_rules]
+    for rule in removed:
+        conn.execute(delete(acl).where(_is(acl, _values(rule))))
+    return removed
+
+
 def alter_quotas(conn: Connection, changes: Sequence[QuotaChange]) -> int:
     """The number of the change. Where the same quota is changed twice the last one counts."""
     number = note_change(conn)

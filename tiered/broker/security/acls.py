@@ -4,15 +4,16 @@ Owns the checks of a new rule. Answers from memory; changes go through SQL and t
 the call returns. Must never decide what a rule allows: `access` does.
 """
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Mapping, Sequence
 
 from tiered.broker.context import BrokerContext
-from tiered.broker.security.access import Access
+from tiered.broker.security.access import Access, Rights
 from tiered.broker.view.changes import Changes
 from tiered.broker.view.feed import ChangeFeed
 from tiered.config.addresses import address_or_word
 from tiered.errors import InvalidConfig, InvalidRequest, SecurityDisabled
-from tiered.meta.security import AclRow, create_acls, remove_acls
+from tiered.meta.security import AclRow, create_acls, remove_acls, remove_exactly
 from tiered.meta.security_tables import HOST_CHARACTERS, NAME_CHARACTERS
 from tiered.rules.security.acl import (
     CLUSTER_NAME,
@@ -92,6 +93,22 @@ class Acls:
         """The rules that each filter found and that are deleted now. Raises MetadataUnavailable."""
         self._require_authorizer()
         return await self._changes.run(lambda: self._feed.commit(lambda conn: remove_acls(conn, filters)))
+
+    def stored_as(self, words: Mapping[str, str]) -> AclRow:
+        """The rule of exactly these words, whether or not `check` would take it today."""
+        self._require_authorizer()
+        return AclRow(**words)
+
+    async def remove(self, rules: Sequence[AclRow]) -> list[AclRow]:
+        """Those of exactly these rules that were there and are deleted now. Raises MetadataUnavailable."""
+        self._require_authorizer()
+        return await self._changes.run(lambda: self._feed.commit(lambda conn: remove_exactly(conn, rules)))
+
+    async def cluster_operations_lost(
+        self, rights: Rights, *, added: Sequence[AclRow] = (), removed: Sequence[AclRow] = ()
+    ) -> list[Operation]:
+        """What the principal may do to the cluster now and could not do with these rules more, and these fewer."""
+        return await asyncio.to_thread(self._access.cluster_operations_lost, rights, added, removed)
 
     def _require_authorizer(self) -> None:
         if not self._access.is_on:

@@ -16,7 +16,7 @@ from tiered.broker.view.feed import ChangeFeed
 from tiered.meta import security
 from tiered.meta.security import NOBODY, SECRET_BYTES, ScramCredentialRow
 from tiered.rules.security.sasl import scram
-from tiered.rules.security.sasl.mechanism import MIN_ITERATIONS, ScramMechanism
+from tiered.rules.security.sasl.mechanism import MIN_ITERATIONS, SALT_BYTES, ScramMechanism
 from tiered.rules.security.sasl.scram import CredentialChange, ScramCredential
 from tiered.runtime import BlockingPool, secret_bytes
 
@@ -24,8 +24,6 @@ THREADS = 2
 MAX_WAITING = 500
 """Logins by password that wait for their turn; more are refused."""
 MAX_PROVED = 1000
-SALT_BYTES = 24
-"""Of our own salts. Other tools take lengths of theirs."""
 
 T = TypeVar("T")
 Users = Mapping[str, Mapping[ScramMechanism, ScramCredential]]
@@ -121,6 +119,30 @@ class Credentials:
     async def in_turn(self, call: Callable[[], T]) -> T:
         """The result of `call`, which works on a proof for a while, in the same few threads. Raises Throttled."""
         return await self._pool.run(call)
+
+    async def set_password(
+        self, user_name: str, password: str, mechanisms: Iterable[ScramMechanism], *, iterations: int
+    ) -> None:
+        """The user logs in by this password from now on, with these mechanisms.
+
+        Raises UnacceptableCredential, Throttled when too many passwords are waited for, MetadataUnavailable.
+        """
+        scram.check_user_name(user_name)
+        scram.check_new_password(password)
+        scram.check_iterations(iterations)
+        salts = {mechanism: secret_bytes(SALT_BYTES) for mechanism in mechanisms}
+
+        def changes() -> list[CredentialChange]:
+            return [
+                CredentialChange(
+                    user_name=user_name,
+                    mechanism=mechanism,
+                    credential=scram.new_credential(mechanism, password, salt, iterations),
+                )
+                for mechanism, salt in salts.items()
+            ]
+
+        await self.alter(await self._pool.run(changes))
 
     async def alter(self, changes: Iterable[CredentialChange]) -> set[str]:
         """The users who lack what was to be deleted; all other changes hold here when it returns.

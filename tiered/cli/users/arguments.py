@@ -1,9 +1,9 @@
 """The arguments of `tiered users`: argparse and nothing else. A password is never one of them."""
 
 from tiered.cli.arguments import Commands, Parser, broker_options, command, positive
+from tiered.rules.security.sasl.mechanism import DEFAULT_ITERATIONS
 
 MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
-DEFAULT_ITERATIONS = 8192
 _ALL_OF_THE_USER = "all that the user has"
 _ABOUT_PASSWORDS = (
     "The password is the first line of --password-file or of standard input; on a terminal it is asked for.",

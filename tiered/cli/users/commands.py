@@ -28,6 +28,7 @@ from tiered.rules.security.sasl.mechanism import (
     MAX_PASSWORD_BYTES,
     MAX_USER_NAME,
     MIN_ITERATIONS,
+    SALT_BYTES,
     ScramMechanism,
 )
 from tiered.rules.security.sasl.scram import CredentialChange, credential_of, salted_password
@@ -35,7 +36,6 @@ from tiered.runtime import SystemClock, new_uuid, secret_bytes
 
 Change = tuple[Sequence[NewPassword], Sequence[ScramMechanism]]
 """New passwords of a user, and the mechanisms whose passwords go."""
-SALT_BYTES = 24
 
 
 def run_list(arguments: argparse.Namespace) -> None:

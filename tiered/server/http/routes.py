@@ -6,18 +6,20 @@ Owns the list alone.
 from itertools import chain
 
 from tiered.server.http.api import (
-    access,
+    acls,
     cluster,
     console,
     groups,
     health,
     partitions,
     pins,
+    quotas,
     records,
     tail,
     topics,
     transaction_commits,
     transactions,
+    users,
 )
 from tiered.server.http.door import browser_guard
 from tiered.server.http.messages import openapi
@@ -30,7 +32,10 @@ from tiered.server.http.v3 import records as v3_records
 from tiered.server.http.v3 import topics as v3_topics
 
 _SERVICE = (health, metrics, openapi, browser_guard, console)
-_OURS = (cluster, topics, partitions, pins, records, tail, groups, transactions, transaction_commits, access)
+_OURS = (
+    *(cluster, topics, partitions, pins, records, tail, groups, transactions, transaction_commits),
+    *(acls, users, quotas),
+)
 _V3 = (v3_cluster, v3_topics, v3_configs, v3_groups, v3_records)
 
 ROUTES: tuple[Route, ...] = tuple(chain.from_iterable(module.ROUTES for module in (*_SERVICE, *_OURS, *_V3)))

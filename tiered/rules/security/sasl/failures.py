@@ -26,5 +26,9 @@ class UserNotFound(Invalid):
     """The user has no credential of this mechanism."""
 
 
+class UserExists(Invalid):
+    """A user of this name is there already, with a password of its own."""
+
+
 class DuplicateUser(Invalid):
     """The same user, or credential, stands twice in one request."""

@@ -44,3 +44,6 @@ MAX_PASSWORD_BYTES = 1 << 10
 MIN_ITERATIONS = 4096
 MAX_ITERATIONS = 16_384
 """Kafka's bounds: below the first a stolen table is guessed too soon, above the second each login costs too much."""
+DEFAULT_ITERATIONS = 8192
+"""Of passwords that we salt ourselves, as are `SALT_BYTES`."""
+SALT_BYTES = 24

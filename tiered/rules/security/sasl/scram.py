@@ -11,8 +11,15 @@ from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from dataclasses import dataclass, field
 
-from tiered.rules.security.sasl.failures import AuthenticationFailed
-from tiered.rules.security.sasl.mechanism import MAX_MESSAGE_BYTES, MAX_USER_NAME, ScramMechanism
+from tiered.rules.security.sasl.failures import AuthenticationFailed, UnacceptableCredential
+from tiered.rules.security.sasl.mechanism import (
+    MAX_ITERATIONS,
+    MAX_MESSAGE_BYTES,
+    MAX_PASSWORD_BYTES,
+    MAX_USER_NAME,
+    MIN_ITERATIONS,
+    ScramMechanism,
+)
 
 MAX_NONCE = 512
 REFUSED = "the user is unknown, or the password is wrong"
@@ -72,6 +79,29 @@ def credential_of(mechanism: ScramMechanism, salted: bytes, salt: bytes, iterati
         server_key=_hmac(mechanism, salted, b"Server Key"),
         iterations=iterations,
     )
+
+
+def new_credential(mechanism: ScramMechanism, password: str, salt: bytes, iterations: int) -> ScramCredential:
+    """The credential of a new password. Takes milliseconds: not for the event loop."""
+    return credential_of(mechanism, salted_password(mechanism, password, salt, iterations), salt, iterations)
+
+
+def check_user_name(name: str) -> None:
+    """Raises UnacceptableCredential for a name that no user can have."""
+    if not 0 < len(name) <= MAX_USER_NAME or "\x00" in name:
+        raise UnacceptableCredential(f"a user name has 1 to {MAX_USER_NAME} characters, none of them zero")
+
+
+def check_iterations(iterations: int) -> None:
+    """Raises UnacceptableCredential outside of Kafka's bounds."""
+    if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
+        raise UnacceptableCredential(f"{iterations} iterations; {MIN_ITERATIONS} to {MAX_ITERATIONS} are possible")
+
+
+def check_new_password(password: str) -> None:
+    """Raises UnacceptableCredential, which shows nothing of the password, for one that no client could log in by."""
+    if not 0 < len(password.encode()) <= MAX_PASSWORD_BYTES or "\x00" in password:
+        raise UnacceptableCredential(f"a password has 1 to {MAX_PASSWORD_BYTES} bytes of UTF-8, none of them zero")
 
 
 def imitation(

@@ -1,8 +1,11 @@
 """Writes changes over HTTP into the audit log: the principal, the change, the resource and the outcome.
 
+A request has one line, about the resources that rights were asked for; or those lines that its handler has named.
 Records that are produced are no administration: what is refused of them is counted with all other refused requests for
 data. Must never tell a body or a query, for either may hold what is nobody's business.
 """
+
+from collections.abc import Iterable
 
 from aiohttp import web
 
@@ -12,9 +15,17 @@ from tiered.server.http.door.keys import BROKER
 from tiered.server.http.door.rights import ON_BEHALF_OF, asked_for, principal_of, rights_of
 from tiered.server.http.messages.origin import SENDER
 from tiered.server.http.messages.route import Handler
+from tiered.server.kafka.audited import AuditEntry
 
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 RECORDS = "/records"
+_ENTRIES: web.RequestKey[list[AuditEntry]] = web.RequestKey("audit_entries", list)
+
+
+def audit_as(request: web.Request, entries: Iterable[AuditEntry]) -> None:
+    """The request has a line for each of these from now on, whatever comes of it. They are few, and have no secret; the
+    outcome of the request counts, no code."""
+    request[_ENTRIES] = list(entries)
 
 
 @web.middleware
@@ -48,17 +59,18 @@ def _note(request: web.Request, action: str, status: int) -> None:
             is_passed_on = is_passed_on and ON_BEHALF_OF in request.headers
     except NotAuthorized:
         is_passed_on = False  # It spoke for somebody else and was not believed: the line names who it was.
-    details: dict[str, object] = {"path": request.path[:300]}
+    shared: dict[str, object] = {"path": request.path[:300]}
     if status >= 400:
-        details["status"] = status
+        shared["status"] = status
     if is_passed_on:
-        details["passed_on_by"] = request.headers[SENDER][:20]
-    audit.note(
-        principal=principal,
-        host=host,
-        via="http",
-        action=action,
-        outcome=outcome,
-        resource=" ".join(asked_for(request)),
-        details=details,
-    )
+        shared["passed_on_by"] = request.headers[SENDER][:20]
+    for entry in request.get(_ENTRIES) or [AuditEntry(" ".join(asked_for(request)), None)]:
+        audit.note(
+            principal=principal,
+            host=host,
+            via="http",
+            action=action,
+            outcome=outcome,
+            resource=entry.resource,
+            details={**entry.details, **shared},
+        )

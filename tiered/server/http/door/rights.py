@@ -69,6 +69,7 @@ _CONSUMER = "/consumers/{consumer_id}"
 _V3_GROUP = _V3 + "/consumer-groups/{consumer_group_id}"
 _V3_BROKER = _V3 + "/brokers/{broker_id}"
 _SEES_CLUSTER = (Need(Operation.DESCRIBE),)
+_CHANGES_CLUSTER = (Need(Operation.ALTER),)
 OPEN: tuple[Need, ...] = ()
 """Nothing, or the handler asks for what it needs, or leaves out what may not be seen."""
 
@@ -82,8 +83,14 @@ RIGHTS: dict[str, tuple[Need, ...]] = {
     "GET /metrics": _SEES_CLUSTER,
     "GET /api/v1/cluster": _SEES_CLUSTER,
     "GET /api/v1/acls": _SEES_CLUSTER,
+    "POST /api/v1/acls": _CHANGES_CLUSTER,
+    "POST /api/v1/acls/remove": _CHANGES_CLUSTER,
     "GET /api/v1/users": _SEES_CLUSTER,
+    "POST /api/v1/users": _CHANGES_CLUSTER,
+    "PUT /api/v1/users/{user}/password": _CHANGES_CLUSTER,
+    "DELETE /api/v1/users/{user}": _CHANGES_CLUSTER,
     "GET /api/v1/quotas": (Need(Operation.DESCRIBE_CONFIGS),),
+    "PATCH /api/v1/quotas": (Need(Operation.ALTER_CONFIGS),),
     "GET /api/v1/cost": _SEES_CLUSTER,
     "GET /api/v1/reconcile": _SEES_CLUSTER,
     "GET /api/v1/topics": OPEN,

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from aiohttp import web
 
 from tiered import errors
-from tiered.rules.security.sasl.failures import AuthenticationFailed
+from tiered.rules.security.sasl.failures import AuthenticationFailed, UserExists, UserNotFound
 from tiered.server.http.messages.schema import Schema, integer, record, text
 
 ERROR: Schema = record(
@@ -59,6 +59,8 @@ _STATUS: dict[type[errors.TieredError], int] = {
     errors.Corrupt: 500,
     NoSuchResource: 404,
     AuthenticationFailed: 401,
+    UserExists: 409,
+    UserNotFound: 404,
 }
 
 # Under /v3 the codes are those of Confluent's REST Proxy, and so are the statuses, with one exception: what may

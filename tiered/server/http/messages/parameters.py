@@ -15,6 +15,7 @@ from typing import Any
 from aiohttp import web
 
 from tiered.errors import InvalidRequest
+from tiered.rules.security.sasl.mechanism import MAX_USER_NAME
 from tiered.server.http.messages.body import MAX_BODY_BYTES, body_of
 from tiered.server.http.messages.json_numbers import read_json
 from tiered.server.http.messages.schema import INT_MAX, LONG_MAX, Schema, check, without_nulls
@@ -144,6 +145,7 @@ GROUP = path_text("group", "The group's id.", max_length=32_767)
 TRANSACTIONAL_ID = path_text("transactional_id", "The transactional id.", max_length=32_767)
 SNAPSHOT = path_text("snapshot", "The snapshot's name.", max_length=249)
 PIN = path_text("pin", "The pin's id.", max_length=36)
+USER = path_text("user", "The user's name.", max_length=MAX_USER_NAME)
 CONSOLE_FOLDER = path_text("folder", "css, img, js or views.", max_length=20)
 CONSOLE_FILE = path_text("file", "The file's name.", max_length=100)
 # As Confluent names them, under /v3.
@@ -157,27 +159,30 @@ CONFIG_NAME = path_text("name", "The config's name.", max_length=249)
 IN_PATHS: Mapping[str, Parameter] = {
     each.name: each
     for each in (
-        *(TOPIC, PARTITION, GROUP, TRANSACTIONAL_ID, SNAPSHOT, PIN, CONSOLE_FOLDER, CONSOLE_FILE),
+        *(TOPIC, PARTITION, GROUP, TRANSACTIONAL_ID, SNAPSHOT, PIN, USER, CONSOLE_FOLDER, CONSOLE_FILE),
         *(CLUSTER_ID, TOPIC_NAME, PARTITION_ID, BROKER_ID, GROUP_ID, CONSUMER_ID, CONFIG_NAME),
     )
 }
 """What stands in braces in the paths of routes."""
 
 
-async def json_of(request: web.Request, schema: Schema, *, max_bytes: int = MAX_BODY_BYTES) -> Any:
-    """The body, parsed and as `schema` has it, without members that are null; InvalidRequest says what is wrong."""
+async def json_of(
+    request: web.Request, schema: Schema, *, max_bytes: int = MAX_BODY_BYTES, keep_nulls: bool = False
+) -> Any:
+    """The body, parsed and as `schema` has it, without members that are null unless they are kept; InvalidRequest says
+    what is wrong."""
     body = await body_of(request, max_bytes)
     if len(body) <= LARGE_BODY_BYTES:
-        return _read(body, schema)
+        return _read(body, schema, keep_nulls)
     # In a thread, as large bodies of Kafka's protocol: 3.5 MB in one step of the event loop are 60 ms for everybody.
     async with request.app[LARGE_BODY_TURN]:
-        return await asyncio.to_thread(_read, body, schema)
+        return await asyncio.to_thread(_read, body, schema, keep_nulls)
 
 
-def _read(body: bytes, schema: Schema) -> Any:
+def _read(body: bytes, schema: Schema, keep_nulls: bool) -> Any:
     value = parsed(body)
     check(value, schema)
-    return without_nulls(value)
+    return value if keep_nulls else without_nulls(value)
 
 
 def parsed(body: bytes) -> Any:

@@ -89,6 +89,11 @@ def without_nulls(value: Any) -> Any:
     return list(map(without_nulls, value)) if isinstance(value, list) else value
 
 
+def kept_secret(schema: Schema) -> Schema:
+    """`schema`, whose value no error repeats when it is of another type."""
+    return {**schema, "writeOnly": True}
+
+
 def nullable(schema: Schema) -> Schema:
     """`schema`, or null."""
     return {"anyOf": [schema, {"type": "null"}]}
@@ -108,7 +113,8 @@ def check(value: object, schema: Schema, where: str = "the body") -> None:
         _check_any(value, choices, where)
     kind = schema.get("type")
     if kind is not None and not _is(value, kind):
-        raise InvalidRequest(f"{where} must be {_article(kind)} {kind}, not {_shown(value)}")
+        other = "" if schema.get("writeOnly") else f", not {_shown(value)}"
+        raise InvalidRequest(f"{where} must be {_article(kind)} {kind}{other}")
     allowed = schema.get("enum")
     if allowed is not None and value not in allowed:
         raise InvalidRequest(f"{where} is {_shown(value)}: it must be one of {', '.join(map(str, allowed))}")

@@ -82,7 +82,7 @@ async def alter(
     async for at, entry in in_turns(enumerate(request.entries)):
         try:
             require_cluster(context, Operation.ALTER_CONFIGS)
-            entity = _entity(entry.entity)
+            entity = entity_of((part.entity_type, part.entity_name) for part in entry.entity)
             if entity in seen:
                 raise InvalidRequest("this entity stands twice in the request")
             seen.add(entity)
@@ -123,17 +123,18 @@ def _in_kafkas_order(parts: "Sequence[alter_client_quotas.EntityData]") -> "Sequ
     return sorted(parts, key=lambda part: places.get(part.entity_type, len(places)))
 
 
-def _entity(parts: "Sequence[alter_client_quotas.EntityData]") -> QuotaEntity:
+def entity_of(parts: Iterable[tuple[str, str | None]]) -> QuotaEntity:
+    """The entity of Kafka's types and their names, None being the default of its kind. Raises InvalidRequest."""
     names: dict[str, str] = {}
-    for each in parts:
-        part = _PARTS.get(each.entity_type)
+    for kind, name in parts:
+        part = _PARTS.get(kind)
         if part is None:
-            raise InvalidRequest(f"entity type {each.entity_type[:80]!r} is unknown; {', '.join(_PARTS)} are known")
+            raise InvalidRequest(f"entity type {kind[:80]!r} is unknown; {', '.join(_PARTS)} are known")
         if part in names:
-            raise InvalidRequest(f"entity type {each.entity_type} stands twice in one entity")
-        if each.entity_name == "":
-            raise InvalidRequest(f"an empty name of {each.entity_type}; null is the default for all others")
-        names[part] = each.entity_name or DEFAULT
+            raise InvalidRequest(f"entity type {kind} stands twice in one entity")
+        if name == "":
+            raise InvalidRequest(f"an empty name of {kind}; null is the default for all others")
+        names[part] = name or DEFAULT
     if not names:
         raise InvalidRequest("an entity without user, client-id and ip; name one of them")
     if "ip" in names:

@@ -18,8 +18,8 @@ from tiered.rules.security.sasl.failures import (
     UnsupportedSaslMechanism,
     UserNotFound,
 )
-from tiered.rules.security.sasl.mechanism import MAX_ITERATIONS, MAX_USER_NAME, MIN_ITERATIONS, ScramMechanism
-from tiered.rules.security.sasl.scram import CredentialChange, credential_of
+from tiered.rules.security.sasl.mechanism import ScramMechanism
+from tiered.rules.security.sasl.scram import CredentialChange, check_iterations, check_user_name, credential_of
 from tiered.server.kafka.audited import AuditEntry
 from tiered.server.kafka.authorize import require_cluster
 from tiered.server.kafka.dispatch import Api, Context, in_turns
@@ -133,12 +133,10 @@ def _change(
     if mechanism is None:
         known = " and ".join(f"{each} ({each.code})" for each in ScramMechanism)
         raise UnsupportedSaslMechanism(f"mechanism {int(item.mechanism)} is unknown; {known} are known")
-    if not 0 < len(item.name) <= MAX_USER_NAME or "\x00" in item.name:
-        raise UnacceptableCredential(f"a user name has 1 to {MAX_USER_NAME} characters, none of them zero")
+    check_user_name(item.name)
     if not _is_set(item):
         return CredentialChange(user_name=item.name, mechanism=mechanism, credential=None)
-    if not MIN_ITERATIONS <= item.iterations <= MAX_ITERATIONS:
-        raise UnacceptableCredential(f"{item.iterations} iterations; {MIN_ITERATIONS} to {MAX_ITERATIONS} are possible")
+    check_iterations(item.iterations)
     if not 0 < len(item.salt) <= MAX_SALT_BYTES or len(item.salted_password) != mechanism.digest_bytes:
         raise UnacceptableCredential(
             f"a salt has 1 to {MAX_SALT_BYTES} bytes, and a salted password of {mechanism} {mechanism.digest_bytes}"

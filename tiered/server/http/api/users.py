@@ -1,0 +1,190 @@
+"""`/api/v1/users`: who has a password, new users and new passwords.
+
+The list comes from memory, so it is there while SQL is away. A password that comes in is made into SCRAM's keys by the
+threads that check passwords, and is kept nowhere: must never stand in an answer, an error, a log or a URL, nor be taken
+where it has crossed a network in the clear.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from aiohttp import web
+
+from tiered.config.addresses import client_address
+from tiered.config.listeners import is_loopback
+from tiered.errors import PolicyViolation
+from tiered.rules.security.acl import Operation
+from tiered.rules.security.sasl.failures import UserExists, UserNotFound
+from tiered.rules.security.sasl.mechanism import (
+    DEFAULT_ITERATIONS,
+    MAX_ITERATIONS,
+    MAX_PASSWORD_BYTES,
+    MAX_USER_NAME,
+    MIN_ITERATIONS,
+    ScramMechanism,
+)
+from tiered.rules.security.sasl.scram import CredentialChange
+from tiered.server.http.api.own_rights import MISSING_RIGHT, missing_right
+from tiered.server.http.door.audited import audit_as
+from tiered.server.http.door.keys import BROKER
+from tiered.server.http.messages import schema
+from tiered.server.http.messages.long_list import json_with_list
+from tiered.server.http.messages.parameters import USER, json_of
+from tiered.server.http.messages.route import Answer, answers_json, no_content, route, tagged
+from tiered.server.kafka.audited import AuditEntry
+
+TAG = "access"
+_CREDENTIAL = schema.record({"mechanism": schema.text(), "iterations": schema.integer()}, is_open=True)
+_USER = schema.Form(
+    {
+        "name": (schema.text(), lambda user: user[0]),
+        "credentials": (
+            schema.array(_CREDENTIAL),
+            lambda user: [
+                {"mechanism": str(mechanism), "iterations": kept.iterations} for mechanism, kept in user[1].items()
+            ],
+        ),
+    }
+)
+_USERS = schema.record(
+    {
+        "missing_right": MISSING_RIGHT,
+        "password_refusal": schema.nullable(
+            schema.text("Why this broker takes no password over this connection; null where it does.")
+        ),
+        "users": schema.array(_USER.schema),
+    },
+    is_open=True,
+)
+_PASSWORD = {
+    "password": schema.kept_secret(
+        schema.text(f"1 to {MAX_PASSWORD_BYTES} bytes of UTF-8.", minLength=1, maxLength=MAX_PASSWORD_BYTES)
+    ),
+    "mechanisms": schema.array(
+        schema.text(allowed=list(ScramMechanism)), "By which it counts.", max_items=len(ScramMechanism)
+    ),
+    "iterations": schema.integer(
+        f"How dear each guess is; {DEFAULT_ITERATIONS} if absent.", minimum=MIN_ITERATIONS, maximum=MAX_ITERATIONS
+    ),
+}
+_OPTIONAL = ("mechanisms", "iterations")
+_NEW_USER = schema.kept_secret(
+    schema.input_record({"name": schema.text(minLength=1, maxLength=MAX_USER_NAME), **_PASSWORD}, optional=_OPTIONAL)
+)
+_NEW_PASSWORD = schema.kept_secret(schema.input_record(_PASSWORD, optional=_OPTIONAL))
+
+
+async def users(request: web.Request) -> web.StreamResponse:
+    """Who has a password, and by which mechanism."""
+    found = request.app[BROKER].credentials.users()
+    fields = {"missing_right": missing_right(request, Operation.ALTER), "password_refusal": _password_refusal(request)}
+    return await json_with_list(request, fields, "users", map(_USER.of, sorted(found.items())))
+
+
+async def create(request: web.Request) -> web.Response:
+    """Create a user who logs in by a password.
+
+    With SCRAM-SHA-512 where no mechanism is named.
+    """
+    _require_private_way(request)
+    body = await json_of(request, _NEW_USER)
+    name, mechanisms = body["name"], _mechanisms(body) or [ScramMechanism.SHA_512]
+    audit_as(request, _entries(name, "set", mechanisms))
+    if name in request.app[BROKER].credentials.users():
+        raise UserExists(f"user {name[:80]!r} exists already, and nothing was changed: give it a new password instead")
+    return web.json_response(await _with_password(request, name, body, mechanisms), status=201)
+
+
+async def set_password(request: web.Request) -> web.Response:
+    """Give a user a new password.
+
+    With all mechanisms that the user has where none is named: the former password is good for none of them. Open
+    connections of the user end.
+    """
+    _require_private_way(request)
+    body = await json_of(request, _NEW_PASSWORD)
+    name = USER.of(request)
+    existing = _existing(request, name)
+    mechanisms = _mechanisms(body) or existing
+    audit_as(request, _entries(name, "set", mechanisms))
+    return web.json_response(await _with_password(request, name, body, mechanisms))
+
+
+async def delete(request: web.Request) -> web.Response:
+    """Delete a user. Its open connections end; rules and quotas that name it stay."""
+    name = USER.of(request)
+    mechanisms = _existing(request, name)
+    audit_as(request, _entries(name, "deleted", mechanisms))
+    changes = [CredentialChange(user_name=name, mechanism=each, credential=None) for each in mechanisms]
+    if await request.app[BROKER].credentials.alter(changes):
+        raise _no_user(name)
+    return web.Response(status=204)
+
+
+async def _with_password(
+    request: web.Request, name: str, body: dict[str, Any], mechanisms: Iterable[ScramMechanism]
+) -> dict[str, Any]:
+    """The user, who has the password of the body now."""
+    credentials = request.app[BROKER].credentials
+    iterations = body.get("iterations", DEFAULT_ITERATIONS)
+    await credentials.set_password(name, body["password"], mechanisms, iterations=iterations)
+    return _USER.of((name, credentials.users().get(name, {})))
+
+
+def _mechanisms(body: dict[str, Any]) -> list[ScramMechanism]:
+    """Those that the body names, which may be none."""
+    return [ScramMechanism(name) for name in dict.fromkeys(body.get("mechanisms", ()))]
+
+
+def _existing(request: web.Request, name: str) -> Sequence[ScramMechanism]:
+    """The mechanisms that the user has a password for. Raises UserNotFound."""
+    credentials = request.app[BROKER].credentials.users().get(name)
+    if credentials is None:
+        raise _no_user(name)
+    return list(credentials)
+
+
+def _no_user(name: str) -> UserNotFound:
+    return UserNotFound(f"there is no user {name[:80]!r}; GET /api/v1/users has those that there are")
+
+
+def _require_private_way(request: web.Request) -> None:
+    """Raises PolicyViolation before the body is read, where the password has crossed a network in the clear."""
+    refusal = _password_refusal(request)
+    if refusal is not None:
+        raise PolicyViolation(refusal)
+
+
+def _password_refusal(request: web.Request) -> str | None:
+    """As logins over HTTP (`check_http_logins`): over TLS, from this machine, or where the setting allows it."""
+    broker = request.app[BROKER]
+    peer = request.get_extra_info("peername")
+    is_private = broker.options.http_tls is not None or (peer and is_loopback(client_address(str(peer[0]))))
+    if is_private or broker.settings.authentication.tiered_sasl_plain_without_tls:
+        return None
+    return (
+        "this connection has no TLS, so a password would cross the network in the clear: use https, or on the broker's "
+        "machine 127.0.0.1; or use `tiered users`, which sends no password; or start the broker with "
+        "tiered.sasl.plain.without.tls=true where nobody else hears the network"
+    )
+
+
+def _entries(name: str, change: str, mechanisms: Iterable[ScramMechanism]) -> list[AuditEntry]:
+    """As AlterUserScramCredentials writes them."""
+    return [
+        AuditEntry(f"USER:{name}", None, {"credential": change, "mechanism": mechanism.code})
+        for mechanism in mechanisms
+    ]
+
+
+_PATH = "/api/v1/users"
+
+ROUTES = tagged(
+    TAG,
+    route("GET", _PATH, users, answers_json(_USERS)),
+    route(
+        "POST", _PATH, create, {201: Answer(description="The user can log in.", schema=_USER.schema)}, body=_NEW_USER
+    ),
+    route("PUT", f"{_PATH}/{{user}}/password", set_password, answers_json(_USER.schema), body=_NEW_PASSWORD),
+    route("DELETE", f"{_PATH}/{{user}}", delete, no_content("The user cannot log in any more.")),
+)
