@@ -315,10 +315,21 @@ def test_rules_users_and_quotas_are_shown(console: Console) -> None:
     }  # fmt: skip
     credentials = [{"mechanism": "SCRAM-SHA-512", "iterations": 4096}]
     quota = {"entity": {"user": "ann", "client_id": None}, "values": {"producer_byte_rate": 2048.0}}
-    answers = {
-        "acls": {"is_on": True, "super_users": ["User:root"], "acls": [rule]},
-        "users": {"users": [{"name": "ann", "credentials": credentials}]},
-        "quotas": {"quotas": [quota]},
+    missing = {"sentence": "User:ann lacks the right ALTER on the cluster", "command": "tiered acls add --cluster"}
+    answers: dict[str, object] = {
+        "acls": {
+            "is_on": True,
+            "super_users": ["User:root"],
+            "principal": "User:ann",
+            "missing_right": missing,
+            "acls": [{**rule, "resource_name": f"logs-{number:03}"} for number in range(120)],
+        },
+        "users": {
+            "users": [{"name": "ann", "credentials": credentials}],
+            "missing_right": None,
+            "password_refusal": "this connection has no TLS",
+        },
+        "quotas": {"quotas": [quota], "missing_right": None},
     }
     console.page.route(
         re.compile("/api/v1/(acls|users|quotas)$"),
@@ -330,6 +341,19 @@ def test_rules_users_and_quotas_are_shown(console: Console) -> None:
     expect(page.get_by_role("table", name="Users")).to_contain_text("SCRAM-SHA-512, 4,096 iterations")
     expect(page.get_by_role("table", name="Quotas")).to_contain_text("user ann, every other client id")
     expect(page.get_by_role("table", name="Quotas")).to_contain_text("2.00 KiB/s")
+    # What cannot be done has no button, and says why.
+    expect(page.get_by_role("button", name="Remove: ")).to_have_count(0)
+    expect(page.locator("main")).to_contain_text("not change them: User:ann lacks the right ALTER on the cluster")
+    expect(page.locator("main pre").first).to_have_text("tiered acls add --cluster")
+    expect(page.get_by_role("button", name="Create a user")).to_have_count(0)
+    expect(page.locator("main")).to_contain_text("No password can be set here: this connection has no TLS")
+    expect(page.get_by_role("button", name="Delete user ann")).to_be_visible()
+    # Long lists come in pages, and are searched as people say it.
+    expect(page.locator(".pager")).to_contain_text("1–100 of 120")
+    page.get_by_label("Find in access control lists").fill(
+        "may not change the configs of every topic that begins with logs-007"
+    )
+    expect(page.get_by_role("table", name="Access control lists").locator("tbody tr")).to_have_count(1)
 
 
 def test_without_an_authorizer_the_page_says_that_no_rule_counts(console: Console) -> None:
