@@ -133,7 +133,7 @@ def test_a_password_that_is_typed_a_quota_and_the_end_of_a_user(
         page.get_by_label("deny", exact=True).check()
         page.get_by_label("Its name").fill("*")
         page.get_by_label("everything", exact=True).check()
-        expect(page.get_by_role("dialog")).to_contain_text("What denies wins")
+        expect(page.get_by_role("dialog")).to_contain_text("A rule that denies wins")
         assert console.overflow_px() <= 0
         page.get_by_role("button", name="Add the rule").click()
         console.said("1 rule is added")

@@ -33,13 +33,12 @@ export function accessView({ query, changed }) {
       { id: "resource", name: "Resource", sort: (rule) => `${rule.resource_type} ${rule.resource_name}`, cell: (rule) => [
         h("span", { class: "soft" }, `${word(rule.resource_type)} `), h("span", { class: "breaks" }, named(rule.resource_name)), rule.pattern_type === "PREFIXED" && [" ", h("span", { class: "tag" }, "prefix")]] },
       { id: "principal", name: "Principal", sort: (rule) => rule.principal, class: "breaks", cell: (rule) => named(rule.principal) },
-      { id: "operation", name: "Operation", sort: (rule) => rule.operation, cell: (rule) => word(rule.operation) },
-      { id: "permission", name: "Permission", sort: (rule) => rule.permission, cell: (rule) => state(rule.permission === "DENY" ? "bad" : "good", word(rule.permission)) },
+      { id: "operation", name: "Operation", class: "wraps", sort: (rule) => `${rule.permission} ${rule.operation}`, cell: (rule) => state(rule.permission === "DENY" ? "bad" : "good", `${word(rule.permission)} ${word(rule.operation)}`) },
       { id: "host", name: "From", wide: true, sort: (rule) => rule.host, cell: (rule) => (rule.host === "*" ? "anywhere" : named(rule.host)) },
       { id: "remove", name: "Remove", head: h("span", { class: "unseen" }, "Remove"), right: true, cell: (rule) => mayChangeRules() && action({
         class: "plain", "aria-label": `Remove: ${ruleWords(rule)}`,
         on: { click: () => removeRules(rule, { rules: acls.data.acls, you: you(), changed: refreshAll }) },
-      }, "Remove") },
+      }, h("span", { class: "wide" }, "Remove"), h("span", { class: "narrow", "aria-hidden": "true" }, "✕")) },
     ],
     empty: () => nothing("There are no rules. One is made with:", "tiered acls add --principal User:ann --consumer --topic orders --group billing"),
   });
@@ -49,7 +48,7 @@ export function accessView({ query, changed }) {
     words: (user) => user.name,
     columns: [
       { id: "name", name: "User", sort: (user) => user.name, class: "breaks", cell: (user) => [named(user.name), you() === `User:${user.name}` && [" ", h("span", { class: "tag" }, "you")]] },
-      { id: "mechanism", name: "Passwords", cell: (user) => user.credentials.map(({ mechanism, iterations }) => h("div", null, mechanism, h("span", { class: "soft" }, `, ${whole(iterations)} iterations`))) },
+      { id: "mechanism", name: "Passwords", cell: (user) => user.credentials.map(({ mechanism, iterations }) => h("div", null, mechanism, h("span", { class: "soft wide" }, `, ${whole(iterations)} iterations`))) },
       { id: "change", name: "Change", head: h("span", { class: "unseen" }, "Change"), right: true, cell: userActions },
     ],
     empty: () => nothing("Nobody has a password here. One is given with:", "tiered users create ann"),
@@ -95,7 +94,7 @@ export function accessView({ query, changed }) {
 }
 
 function section(title, source, table, rows, button, about) {
-  if (isRefused(source)) return panel(title, {}, notice("plain", source.error.message));
+  if (isRefused(source)) return panel(title, {}, notice("plain", withCode(source.error.message)));
   if (!rows) return panel(title, {}, h("div", { class: "panel-body" }, asking(source)));
   const search = rows.length > FEW_ROWS && table.search(`Find in ${title.toLowerCase()}`);
   return panel(title, { end: (search || button) && h("div", { class: "bar" }, search, button) }, about, trouble(source), table.draw(rows, { stale: source.isStale }));
@@ -111,6 +110,12 @@ function onlyLooking(what, missing) {
   return missing && h("div", { class: "notice stack-small", key: `missing ${what}` },
     h("p", null, `You can see ${what} and not change them: ${missing.sentence}.${missing.command ? " An administrator can give it with:" : ""}`),
     missing.command && command(missing.command));
+}
+
+/** A sentence of the broker's, its command set as code. */
+function withCode(sentence) {
+  const [before, code, after] = sentence.split(/`(.*)`/s);
+  return code === undefined ? sentence : [before, h("code", { class: "breaks" }, code), after];
 }
 
 function nothing(text, example) {

@@ -11,7 +11,7 @@ import { field, notice, problem, radios } from "../js/parts.js";
 import { CLUSTER_NAME, EVERYBODY, KINDS, lostWords, ruleWords, word } from "./rule_words.js";
 
 const PURPOSES = [["read", "reading a topic with a consumer group"], ["write", "writing to a topic"], ["other", "something else"]];
-const PATTERNS = [["LITERAL", "of exactly this name"], ["PREFIXED", "that begin with it"]];
+const PATTERNS = [["LITERAL", "whole names"], ["PREFIXED", "the beginnings of names"]];
 const PERMISSIONS = [["ALLOW", "allow"], ["DENY", "deny"]];
 const SHOWN_NAMES = 50;
 
@@ -69,14 +69,14 @@ export function addRules({ users, you, changed }) {
         form.purpose === "read" && text("group", "Consumer group", { hint: "* is every group." }),
         form.purpose === "write" && text("transactional", "Transactional id", { hint: "Empty, unless the producer writes in transactions." }),
       ],
-      (form.purpose !== "other" || form.type !== "CLUSTER") && radios("pattern", PATTERNS, form.pattern, set("pattern"), { legend: "Names are meant", choices: true }),
+      (form.purpose !== "other" || form.type !== "CLUSTER") && radios("pattern", PATTERNS, form.pattern, set("pattern"), { legend: "What is given above are", choices: true }),
       text("host", "From the address", { placeholder: "anywhere", hint: "An IP address. Empty: anywhere." }),
       rules.length > 0 && shownRules(rules, `${counted(rules.length, "rule")} would be added`),
-      isDeny(form) && notice("warn", "What denies wins over every rule that allows, whoever is meant by it. Super users alone may do it all the same."),
+      isDeny(form) && notice("warn", "A rule that denies wins over all rules that allow. Only super users may do it all the same."),
       isWarned && notice("bad", lostWords(you, form.lost)),
       isWarned && typedName(form, you, "principal", redraw),
       form.problem && problem(form.problem),
-      buttons(close, submit(form, [isWarned ? "Add them all the same" : rules.length === 1 ? "Add the rule" : "Add the rules", "Adding …"], add,
+      buttons(close, submit(form, [isWarned ? `Add ${rules.length === 1 ? "it" : "them"} all the same` : rules.length === 1 ? "Add the rule" : "Add the rules", "Adding …"], add,
         isWarned ? { class: "danger", disabled: !isTyped(form, you) } : {})),
     ];
   });
@@ -92,7 +92,7 @@ export function shownRules(rules, title) {
 function anyRule(form, { set, choose, text }) {
   const operations = ["ALL", ...KINDS.find(([id]) => id === form.type)[2]];
   return [
-    radios("permission", PERMISSIONS, form.permission, set("permission"), { legend: "It is to", choices: true }),
+    radios("permission", PERMISSIONS, form.permission, set("permission"), { legend: "Permission", choices: true }),
     field("rule-type", "What kind of resource", h("select", { id: "rule-type", value: form.type, on: { change: (event) => { form.operations = []; set("type")(event); } } },
       KINDS.map(([id, name]) => h("option", { value: id }, name)))),
     form.type !== "CLUSTER" && text("name", "Its name", { list: form.type === "TOPIC" ? "known-topics" : null, hint: "* is every one." }),

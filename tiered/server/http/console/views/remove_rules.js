@@ -39,7 +39,7 @@ export function removeRules(rule, { rules, you, changed }) {
     return [
       ofPrincipal.length > 1 && radios("which", choices, form.which, (event) => { form.which = event.target.value; look(); }, { legend: "Which", choices: true }),
       shownRules(acls, `${counted(acls.length, "rule")} would go`),
-      acls.some(({ permission }) => permission === "DENY") && notice("warn", "What denies goes too: what other rules allow is allowed again."),
+      acls.some(({ permission }) => permission === "DENY") && notice("warn", "Of these some deny: without them it is allowed again, where another rule allows it."),
       rule.principal === you && !isWarned && notice("warn", `You are ${you}: this is about yourself.`),
       isWarned && notice("bad", lostWords(you, form.lost)),
       isWarned && typedName(form, you, "principal", redraw),

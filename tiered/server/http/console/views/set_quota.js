@@ -33,17 +33,17 @@ export function setQuota(quota, { nameOf, changed }) {
     const isOne = !form.kind.endsWith("-rest");
     const isAddress = quota ? "ip" in quota.entity : form.kind.startsWith("ip");
     return [
+      h("p", { class: "soft", key: "counts" }, "A quota counts at once, and on each broker by itself. Where a field is empty, the next wider quota counts, if there is one."),
       quota ? h("p", { key: "whose" }, "Of ", h("strong", { class: "breaks" }, nameOf(quota)), ".") : [
         field("quota-kind", "Of whom", h("select", { id: "quota-kind", value: form.kind, "data-first": true, on: { change: set("kind") } }, KINDS.map(([id, title]) => h("option", { value: id }, title)))),
         isOne && field("quota-name", isAddress ? "The address" : "The name", h("input", { id: "quota-name", value: form.name, spellcheck: "false", autocapitalize: "off", on: { input: set("name") } })),
       ],
       (isAddress ? OF_ADDRESSES : OF_CLIENTS).map(([name, title]) => {
-        const bytes = name.endsWith("byte_rate") && Number(form.values[name]) >= 1024 ? ` ${size(Number(form.values[name]))} a second.` : "";
+        const bytes = name.endsWith("byte_rate") && Number(form.values[name]) >= 1024 && `: ${size(Number(form.values[name]))} a second`;
         return field(`quota-${name}`, title, h("input", { id: `quota-${name}`, inputmode: "decimal", value: form.values[name] ?? "", placeholder: "no limit", "aria-describedby": `quota-${name}-hint`,
-          on: { input: (event) => { form.values[name] = event.target.value; redraw(); } } }), { hint: [h("code", null, name), bytes || ": empty is no limit of its own."] });
+          on: { input: (event) => { form.values[name] = event.target.value; redraw(); } } }), { hint: [h("code", null, name), bytes] });
       }),
       form.problem && problem(form.problem),
-      h("p", { class: "hint", key: "counts" }, "It counts on each broker by itself, and at once."),
       buttons(close, quota && h("button", { type: "button", class: "danger", disabled: form.busy, key: "remove", on: { click: remove } }, "Remove the quota"),
         submit(form, [quota ? "Change the quota" : "Set the quota", "Setting …"], change, { key: "set" })),
     ];

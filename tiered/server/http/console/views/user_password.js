@@ -25,7 +25,7 @@ export function createUser({ changed }) {
 /** `isYou`: this page is logged in as this user. */
 export function setPassword(name, { isYou, changed }) {
   open("Set a password", { name, isYou, button: ["Set the password", "Setting …"], changed,
-    about: ["User ", h("strong", { class: "mono breaks" }, name), ": the former password is good no more, and open connections of the user end."],
+    about: ["User ", h("strong", { class: "mono breaks" }, name), ": the former password no longer works, and open connections of the user end."],
     done: () => `User ${name} has a new password.`,
     run: (_, body) => send("PUT", `api/v1/users/${part(name)}/password`, body) });
 }
@@ -60,7 +60,7 @@ function open(title, { name, about, button, done, run, changed, isYou = false })
         field("user-again", "The same again", passwordInput("user-again", form.again, set("again"))),
       ],
       name === null && radios("mechanism", MECHANISMS, form.mechanism, set("mechanism"), { legend: "It logs in by", choices: true }),
-      name === null && h("p", { class: "hint", key: "plain" }, "A login by PLAIN, or over HTTP, works with either."),
+      name === null && h("p", { class: "soft", key: "plain" }, "A login by PLAIN, or over HTTP, works with either."),
       form.problem && problem(form.problem),
       buttons(close, submit(form, button, give)),
     ];
