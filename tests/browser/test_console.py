@@ -359,4 +359,6 @@ def test_rules_users_and_quotas_are_shown(console: Console) -> None:
 def test_without_an_authorizer_the_page_says_that_no_rule_counts(console: Console) -> None:
     page = console.go("access")
     expect(page.locator("main")).to_contain_text("nobody is asked for rights")
+    expect(page.get_by_role("button", name="Create a user")).to_be_visible()
+    expect(page.get_by_role("button", name="Add rules")).to_have_count(0)
     expect(page.locator("main")).to_contain_text("tiered users create ann")

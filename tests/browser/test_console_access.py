@@ -111,6 +111,7 @@ def test_a_user_is_made_may_read_a_topic_and_loses_it_again(
         expect(page.get_by_role("dialog").get_by_role("listitem")).to_have_count(3)
         page.get_by_role("button", name="Remove the rules").click()
         console.said("3 rules are removed")
+        expect(page.get_by_role("button", name="Add rules")).to_be_focused()
         assert read(guarded, "ann", password) in ("TOPIC_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED")
         assert console.complaints == []
 

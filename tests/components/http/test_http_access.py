@@ -267,7 +267,7 @@ def test_quotas_are_set_and_removed_all_or_nothing(guarded: GuardedBroker) -> No
     assert change(set={"consumer_byte_rate": 1}, reset=["producer_byte_rate"])[1]["values"] == {
         "consumer_byte_rate": 1, "request_percentage": 12.5,
     }  # fmt: skip
-    assert change(reset=["consumer_byte_rate", "request_percentage"])[1]["values"] == {}
+    assert change(set=None, reset=["consumer_byte_rate", "request_percentage"])[1]["values"] == {}
     assert entity not in [quota["entity"] for quota in told(guarded, "quotas")["quotas"]]
     assert audited(guarded)[-1]["resource"] == "QUOTA:user=bob,client-id=<default>"
 

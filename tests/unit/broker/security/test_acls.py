@@ -63,3 +63,5 @@ async def test_where_no_rule_is_looked_at_nobody_is_told_of_any(tmp_path: Path) 
         )
         with pytest.raises(SecurityDisabled):
             acls.describe(AclFilter())
+        with pytest.raises(SecurityDisabled):
+            acls.stored_as({word: getattr(reads("orders"), word) for word in WANTED})

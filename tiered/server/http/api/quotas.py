@@ -43,12 +43,16 @@ _CHANGE = schema.record(
             optional=_ENTITY_PARTS,
             description="Of whom: a user, a client id, both, or an address. Null is all others.",
         ),
-        "set": schema.mapping(
-            {"type": "number", "minimum": 0, "maximum": MAX_VALUE},
-            f"By the name of the quota: {', '.join(QuotaKey)}.",
-            max_properties=MAX_NAMES,
+        "set": schema.nullable(
+            schema.mapping(
+                {"type": "number", "minimum": 0, "maximum": MAX_VALUE},
+                f"By the name of the quota: {', '.join(QuotaKey)}.",
+                max_properties=MAX_NAMES,
+            )
         ),
-        "reset": schema.array(schema.text(maxLength=MAX_NAME_CHARS), "Quotas that go.", max_items=MAX_NAMES),
+        "reset": schema.nullable(
+            schema.array(schema.text(maxLength=MAX_NAME_CHARS), "Quotas that go.", max_items=MAX_NAMES)
+        ),
     },
     optional=("set", "reset"),
 )
@@ -65,8 +69,8 @@ async def alter(request: web.Request) -> web.Response:
     """Set or remove quotas of one entity, all or nothing."""
     body = await json_of(request, _CHANGE, keep_nulls=True)
     broker = request.app[BROKER]
-    values: dict[str, float | None] = {name: float(value) for name, value in body.get("set", {}).items()}
-    reset = body.get("reset", [])
+    values: dict[str, float | None] = {name: float(value) for name, value in (body.get("set") or {}).items()}
+    reset = body.get("reset") or []
     named = [(part.replace("_", "-"), name) for part, name in body["entity"].items()]
     shown = ",".join(f"{kind}={name or '<default>'}" for kind, name in named)
     audit_as(request, [AuditEntry(f"QUOTA:{shown}", None, {"quotas": {**values, **dict.fromkeys(reset)}})])

@@ -96,8 +96,8 @@ export function accessView({ query, changed }) {
 function section(title, source, table, rows, button, about) {
   if (isRefused(source)) return panel(title, {}, notice("plain", withCode(source.error.message)));
   if (!rows) return panel(title, {}, h("div", { class: "panel-body" }, asking(source)));
-  const search = rows.length > FEW_ROWS && table.search(`Find in ${title.toLowerCase()}`);
-  return panel(title, { end: (search || button) && h("div", { class: "bar" }, search, button) }, about, trouble(source), table.draw(rows, { stale: source.isStale }));
+  const search = rows.length > FEW_ROWS && h("div", { class: "panel-body", key: "search" }, table.search(`Find in ${title.toLowerCase()}`));
+  return panel(title, { end: button }, about, trouble(source), search, table.draw(rows, { stale: source.isStale }));
 }
 
 /** The right to see it is missing, now at least: what was known before is not shown any more. */

@@ -28,6 +28,7 @@ export function deleteUser(name, { rules, quotas, isYou, isSuperUser, mayRemove,
         }
       }
       close();
+      document.getElementById("create-user")?.focus(); // The button that opened this goes with its user.
       announce(text);
       await changed();
     });

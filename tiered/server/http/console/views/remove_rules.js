@@ -30,6 +30,7 @@ export function removeRules(rule, { rules, you, changed }) {
     const remove = () => attempt(form, redraw, async () => {
       const { acls } = await send("POST", "api/v1/acls/remove", { acls: chosen() });
       close();
+      document.getElementById("add-rules")?.focus(); // The button that opened this goes with its rule.
       announce(`${counted(acls.length, "rule")} ${acls.length === 1 ? "is" : "are"} removed.`);
       await changed();
     });

@@ -25,6 +25,7 @@ export function setQuota(quota, { nameOf, changed }) {
       const entity = quota?.entity ?? entityOf(form);
       await send("PATCH", "api/v1/quotas", { entity, ...body(entity) });
       close();
+      document.getElementById("set-quota")?.focus(); // The button that opened this may go with its quota.
       announce(text);
       await changed();
     });

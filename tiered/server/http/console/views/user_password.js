@@ -35,8 +35,9 @@ function open(title, { name, about, button, done, run, changed, isYou = false })
   openDialog(title, (close, redraw) => {
     const set = (id) => (event) => { Object.assign(form, { [id]: event.target.value, problem: null }); redraw(); };
     const give = () => attempt(form, redraw, async () => {
+      if (name === null) form.name = form.name.trim();
+      if (form.name === "") throw new Error("Give the user a name.");
       const password = form.source === "made" ? madePassword() : checked(form);
-      if (name === null && form.name === "") throw new Error("Give the user a name.");
       const mechanisms = form.mechanism === "both" ? MECHANISMS.slice(0, 2).map(([id]) => id) : [form.mechanism];
       await run(form.name, name === null ? { password, mechanisms } : { password });
       Object.assign(form, { password: "", again: "", busy: false });
