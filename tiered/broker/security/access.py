@@ -13,7 +13,14 @@ from tiered.broker.context import BrokerState
 from tiered.config.addresses import client_address
 from tiered.meta.security import AclRow
 from tiered.rules.security.acl import CLUSTER_NAME, SUPPORTED, Operation, ResourceType
-from tiered.rules.security.authorization import NOTHING, AccessList, NameScope, bits_of, parse_super_users
+from tiered.rules.security.authorization import (
+    EVERYBODY,
+    NOTHING,
+    AccessList,
+    NameScope,
+    bits_of,
+    parse_super_users,
+)
 from tiered.rules.security.principal import Principal
 
 MAX_DECISIONS = 50_000
@@ -147,12 +154,16 @@ class Access:
         """The operations on the cluster that `rights` allows and would not allow with these rules more, and these
         fewer. Takes milliseconds where there are thousands of rules: not for the event loop."""
         gone = set(removed)
-        about_cluster = [
+        # Rules about other principals decide only whether any rule names the cluster.
+        principals = (rights.principal, EVERYBODY)
+        relevant = [
             rule
             for rule in (*self._state.security.acls, *added)
-            if rule.resource_type == ResourceType.CLUSTER.name and rule not in gone
+            if rule.resource_type == ResourceType.CLUSTER.name
+            and (self._allow_unnamed or rule.principal in principals)
+            and rule not in gone
         ]
-        others = AccessList(about_cluster, super_users=self._super_users, allow_unnamed=self._allow_unnamed)
+        others = AccessList(relevant, super_users=self._super_users, allow_unnamed=self._allow_unnamed)
         cluster = (rights.principal, rights.host, ResourceType.CLUSTER, CLUSTER_NAME)
         lost_bits = rights.bits(ResourceType.CLUSTER, CLUSTER_NAME) & ~others.authorized_operations(*cluster)
         return [operation for operation in SUPPORTED[ResourceType.CLUSTER] if lost_bits & bits_of([operation])]

@@ -1,5 +1,7 @@
 """Who may do what: nobody anything unless a rule says so, and what is remembered of it has a bound."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.support.garbage import noted_garbage
@@ -8,8 +10,8 @@ from tiered.broker.context import BrokerState
 from tiered.broker.security import access
 from tiered.broker.security.access import MAX_REMEMBERED_NAME, Access
 from tiered.config import BrokerSettings
-from tiered.meta.security import Security
-from tiered.rules.security.acl import Operation, ResourceType
+from tiered.meta.security import AclRow, Security
+from tiered.rules.security.acl import SUPPORTED, Operation, ResourceType
 from tiered.rules.security.principal import Principal
 
 ANN = Principal("User", "ann")
@@ -75,3 +77,38 @@ def test_what_is_forgotten_is_freed_at_once() -> None:
 
 def test_without_an_authorizer_there_are_no_rights_to_ask() -> None:
     assert Access(state=BrokerState(settings=BrokerSettings())).rights(None, "h") is None
+
+
+def test_what_a_change_takes_from_who_makes_it_is_known_before_it_is_made() -> None:
+    def may(operation: str, **words: str) -> AclRow:
+        return replace(
+            reads("kafka-cluster"),
+            resource_type="CLUSTER",
+            **{"operation": operation, "principal": "User:ann", **words},
+        )
+
+    alter, see, bobs = may("ALTER"), may("DESCRIBE", principal="User:*"), may("ALTER", principal="User:bob")
+    deny = may("ALL", principal="User:*", permission="DENY")
+    made, state = guarded()
+    state.security = Security(acls=(alter, see, bobs))
+
+    def lost(principal: Principal, added: list[AclRow], removed: list[AclRow]) -> list[Operation]:
+        rights = made.rights(principal, "10.0.0.1")
+        assert rights is not None
+        return made.cluster_operations_lost(rights, added, removed)
+
+    assert lost(ANN, [], [alter]) == [Operation.ALTER]
+    assert lost(ANN, [], [alter, see]) == [Operation.ALTER, Operation.DESCRIBE]
+    assert lost(ANN, [], [see, bobs]) == []
+    assert lost(ANN, [deny], []) == [Operation.ALTER, Operation.DESCRIBE]
+    assert lost(ANN, [replace(deny, host="10.0.0.2")], []) == []
+    assert lost(Principal("User", "root"), [deny], [alter, see]) == []
+
+
+def test_where_everybody_may_use_what_no_rule_names_a_rule_about_somebody_else_takes_it() -> None:
+    settings = BrokerSettings.of({"tiered.authorizer": "acl", "allow.everyone.if.no.acl.found": "true"})
+    made = Access(state=BrokerState(settings=settings, security=Security()))
+    rights = made.rights(ANN, "10.0.0.1")
+    assert rights is not None
+    bobs = replace(reads("kafka-cluster"), resource_type="CLUSTER", principal="User:bob", operation="DESCRIBE")
+    assert made.cluster_operations_lost(rights, [bobs], []) == list(SUPPORTED[ResourceType.CLUSTER])
