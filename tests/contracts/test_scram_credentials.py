@@ -1,8 +1,11 @@
 """Users on SQLite and on PostgreSQL: made, changed and deleted, each for itself; and the row that is nobody's."""
 
+import pytest
+
 from tiered.meta import changes, cluster
 from tiered.meta.engine import Database
 from tiered.meta.security import NOBODY, alter_credentials
+from tiered.rules.security.sasl.failures import UserExists
 from tiered.rules.security.sasl.mechanism import ScramMechanism
 from tiered.rules.security.sasl.scram import CredentialChange, ScramCredential
 
@@ -51,6 +54,17 @@ def test_a_user_of_whom_something_is_missing_is_left_alone_and_others_are_not(da
     assert missing == {"alice"}
     found = held(database)
     assert (found["alice", SHA_256], found["bob", SHA_256]) == (ONE, OTHER)
+
+
+def test_a_new_user_takes_no_name_that_somebody_has(database: Database) -> None:
+    change(database, ("alice", SHA_256, ONE))
+    before = held(database)
+    wanted = [CredentialChange(user_name="alice", mechanism=SHA_512, credential=OTHER)]
+    with pytest.raises(UserExists, match="exists already"):
+        database.run_sync(lambda conn: alter_credentials(conn, wanted, secret=b"x", new_users=["bob", "alice"]))
+    assert held(database) == before
+    database.run_sync(lambda conn: alter_credentials(conn, wanted, secret=b"x"))
+    assert held(database)["alice", SHA_512] == OTHER
 
 
 def test_no_repr_shows_what_is_kept(database: Database) -> None:

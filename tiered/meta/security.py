@@ -18,6 +18,7 @@ from tiered.meta.tables import ONLY_ROW, cluster
 from tiered.meta.upserts import insert_for
 from tiered.rules.security.acl import AclFilter
 from tiered.rules.security.quotas import QuotaChange, QuotaEntity
+from tiered.rules.security.sasl.failures import UserExists
 from tiered.rules.security.sasl.mechanism import ScramMechanism
 from tiered.rules.security.sasl.scram import CredentialChange, ScramCredential
 
@@ -177,12 +178,20 @@ def quota_key(entity: QuotaEntity, quota: str) -> dict[str, Any]:
     }
 
 
-def alter_credentials(conn: Connection, changes: Iterable[CredentialChange], *, secret: bytes) -> set[str]:
+def alter_credentials(
+    conn: Connection, changes: Iterable[CredentialChange], *, secret: bytes, new_users: Iterable[str] = ()
+) -> set[str]:
     """The users who lack a credential that was to be deleted: nothing of theirs is changed, everything else is.
 
-    `secret` counts when the cluster has none yet.
+    `secret` counts when the cluster has none yet. Raises UserExists, and changes nothing, where one of `new_users` is
+    there already.
     """
-    note_change(conn)
+    note_change(conn)  # Its lock is held until the transaction ends: nobody adds a user in between.
+    for user_name in new_users:
+        if conn.scalar(select(scram_credential.c.mechanism).where(scram_credential.c.user_name == user_name).limit(1)):
+            raise UserExists(
+                f"user {user_name[:80]!r} exists already, and nothing was changed: give it a new password instead"
+            )
     nobody = {"salt": secret, "stored_key": b"", "server_key": b"", "iterations": 1}
     conn.execute(
         insert_for(conn, scram_credential)

@@ -4,6 +4,7 @@ import json
 import logging
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -205,6 +206,19 @@ def test_a_user_is_made_gets_another_password_and_is_deleted(guarded: GuardedBro
         status, answer = ask(guarded, method, absent, body)
         assert (status, "there is no user" in answer["message"]) == (404, True)
     assert name not in [user["name"] for user in told(guarded, "users")["users"]]
+
+
+def test_of_two_who_create_the_same_user_at_once_one_is_told_that_it_exists(guarded: GuardedBroker) -> None:
+    passwords = [f"{SECRET} {number}" for number in range(4)]
+    with ThreadPoolExecutor(len(passwords)) as threads:
+        statuses = list(
+            threads.map(
+                lambda password: ask(guarded, "POST", USERS, {"name": "erin", "password": password})[0], passwords
+            )
+        )
+    assert sorted(statuses) == [201, 409, 409, 409]
+    assert is_password(guarded, "erin", passwords[statuses.index(201)])
+    ask(guarded, "DELETE", f"{USERS}/erin")
 
 
 def test_a_password_stands_in_no_answer_no_line_and_no_file(

@@ -6,7 +6,7 @@ which takes milliseconds each. Must never keep a password, and never do less for
 
 import hmac
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -121,11 +121,18 @@ class Credentials:
         return await self._pool.run(call)
 
     async def set_password(
-        self, user_name: str, password: str, mechanisms: Iterable[ScramMechanism], *, iterations: int
+        self,
+        user_name: str,
+        password: str,
+        mechanisms: Iterable[ScramMechanism],
+        *,
+        iterations: int,
+        is_new: bool = False,
     ) -> None:
         """The user logs in by this password from now on, with these mechanisms.
 
-        Raises UnacceptableCredential, Throttled when too many passwords are waited for, MetadataUnavailable.
+        Raises UnacceptableCredential, UserExists where it must be a new user, Throttled when too many passwords are
+        waited for, MetadataUnavailable.
         """
         scram.check_user_name(user_name)
         scram.check_new_password(password)
@@ -142,16 +149,18 @@ class Credentials:
                 for mechanism, salt in salts.items()
             ]
 
-        await self.alter(await self._pool.run(changes))
+        await self.alter(await self._pool.run(changes), new_users=(user_name,) if is_new else ())
 
-    async def alter(self, changes: Iterable[CredentialChange]) -> set[str]:
+    async def alter(self, changes: Iterable[CredentialChange], *, new_users: Collection[str] = ()) -> set[str]:
         """The users who lack what was to be deleted; all other changes hold here when it returns.
 
-        Raises MetadataUnavailable.
+        Raises UserExists where one of `new_users` is there already, MetadataUnavailable.
         """
         wanted, secret = tuple(changes), secret_bytes(SECRET_BYTES)
         return await self._changes.run(
-            lambda: self._feed.commit(lambda conn: security.alter_credentials(conn, wanted, secret=secret))
+            lambda: self._feed.commit(
+                lambda conn: security.alter_credentials(conn, wanted, secret=secret, new_users=new_users)
+            )
         )
 
     def _take(self, rows: tuple[ScramCredentialRow, ...]) -> None:

@@ -14,7 +14,7 @@ from tiered.config.addresses import client_address
 from tiered.config.listeners import is_loopback
 from tiered.errors import PolicyViolation
 from tiered.rules.security.acl import Operation
-from tiered.rules.security.sasl.failures import UserExists, UserNotFound
+from tiered.rules.security.sasl.failures import UserNotFound
 from tiered.rules.security.sasl.mechanism import (
     DEFAULT_ITERATIONS,
     MAX_ITERATIONS,
@@ -90,9 +90,7 @@ async def create(request: web.Request) -> web.Response:
     body = await json_of(request, _NEW_USER)
     name, mechanisms = body["name"], _mechanisms(body) or [ScramMechanism.SHA_512]
     audit_as(request, _entries(name, "set", mechanisms))
-    if name in request.app[BROKER].credentials.users():
-        raise UserExists(f"user {name[:80]!r} exists already, and nothing was changed: give it a new password instead")
-    return web.json_response(await _with_password(request, name, body, mechanisms), status=201)
+    return web.json_response(await _with_password(request, name, body, mechanisms, is_new=True), status=201)
 
 
 async def set_password(request: web.Request) -> web.Response:
@@ -122,12 +120,12 @@ async def delete(request: web.Request) -> web.Response:
 
 
 async def _with_password(
-    request: web.Request, name: str, body: dict[str, Any], mechanisms: Iterable[ScramMechanism]
+    request: web.Request, name: str, body: dict[str, Any], mechanisms: Iterable[ScramMechanism], *, is_new: bool = False
 ) -> dict[str, Any]:
     """The user, who has the password of the body now."""
     credentials = request.app[BROKER].credentials
     iterations = body.get("iterations", DEFAULT_ITERATIONS)
-    await credentials.set_password(name, body["password"], mechanisms, iterations=iterations)
+    await credentials.set_password(name, body["password"], mechanisms, iterations=iterations, is_new=is_new)
     return _USER.of((name, credentials.users().get(name, {})))
 
 
