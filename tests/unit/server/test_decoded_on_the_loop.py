@@ -83,9 +83,10 @@ async def test_one_large_request_of_an_owner_is_decoded_at_a_time_and_none_fills
     """Twenty connections of one user with 8 MB each had everybody else's wait for the four that are decoded at once."""
     may_end, decoded = threading.Event(), list[bytes]()
 
-    def decode(body: bytes, _position: int) -> None:
+    def decode(body: bytes, _position: int) -> Any:
         decoded.append(body[:1])
         may_end.wait(30)
+        return messages.request(LIST_GROUPS, 5).ListGroupsRequest()
 
     async def answered(*_: Any) -> list[bytes]:
         return []
