@@ -305,7 +305,7 @@ class Broker:
             reassignments=self.reassignments,
             balance_slots=self.groups.balance_slots,
         )
-        self._heartbeats = Heartbeats(
+        self.heartbeats = Heartbeats(
             context=context, image=image, feed=feed, controller=self.controller, reach=self.store_reach,
             was_replaced=self.was_replaced,
         )  # fmt: skip
@@ -449,7 +449,7 @@ class Broker:
             ),
         }
         # From here on the others count on this broker, however long its logs take.
-        self._heartbeats.start(tasks)
+        self.heartbeats.start(tasks)
         await self.cold_reader.start(tasks)
         self._cold_pacing.start(tasks)
         self.changes.start(tasks)
@@ -474,7 +474,7 @@ class Broker:
 
     async def hand_over(self) -> None:
         """The beginning of a controlled shutdown: others lead what this broker led, which still answers."""
-        await self._heartbeats.stop()
+        await self.heartbeats.stop()
         await self.controller.stop()
         await hand_over(context=self.context, topics=self.topics, image=self.image, feed=self.feed, groups=self.groups)
 
@@ -487,7 +487,7 @@ class Broker:
 
     async def stop(self) -> None:
         """Flushes and closes everything; what cannot be done is logged, and made good at the next start."""
-        await self._heartbeats.stop()
+        await self.heartbeats.stop()
         await self.controller.stop()
         await self.reconciler.stop()
         await asyncio.gather(self._housekeeping.stop(), self.upload_pipeline.stop())

@@ -72,6 +72,11 @@ class BrokerRow:
         return any(each.name == HTTP_DOOR and each.protocol == HTTPS for each in self.listeners)
 
     @property
+    def kafka_listeners(self) -> tuple[ListenerRow, ...]:
+        """The listeners for Kafka clients; none of a broker that registered before listeners had names."""
+        return tuple(listener for listener in self.listeners if listener.name != HTTP_DOOR)
+
+    @property
     def place(self) -> BrokerPlace:
         return place_of(self.broker_id, rack=self.rack, host=self.host)
 

@@ -332,11 +332,63 @@ def test_overview_has_every_broker_with_its_state_and_what_it_leads(brokers: Bro
         assert found["totals"]["local_bytes"] == sum(each["totals"]["local_bytes"] for each in found["brokers"])
 
 
+def test_every_broker_shows_each_of_them_as_it_knows_itself(brokers: Brokers) -> None:
+    scattered(brokers, "shown", replication_factor=2)
+    for broker in brokers.by_id.values():
+        for number, subject in brokers.by_id.items():
+            shown = broker.get(f"/api/v1/brokers/{number}")
+            assert (shown["broker_id"], shown["state"], shown["rack"]) == (number, "live", f"rack-{number}")
+            assert (shown["port"], shown["http_port"]) == (subject.kafka_port, subject.http_port)
+            assert [listener["port"] for listener in shown["listeners"]] == [subject.kafka_port]
+            activity = shown["activity"]
+            assert activity["produced_bytes"] == subject.metric("tiered_produced_bytes_total") > 0
+            assert activity["replicated_in_bytes"] > 0
+            assert 0 < activity["cpu_s"] < activity["uptime_ms"]
+            assert activity["disk_free_bytes"] < activity["disk_total_bytes"]
+            assert activity["requests"] > 0
+            assert activity["http_requests"] > 0
+            assert (shown["health"]["broker"], shown["health"]["sql_away"]) == (number, False)
+            assert shown["heartbeat_is_late"] is False
+            if broker is not subject:
+                assert 0 <= shown["heartbeat_age_ms"] < 3_000
+    assert ask(brokers.by_id[1], "GET", "/brokers/4").status == 404
+
+
+def test_partitions_of_a_broker_come_a_page_at_a_time_and_by_role(brokers: Brokers) -> None:
+    scattered(brokers, "paged", replication_factor=2)
+    create(brokers, "paged-more", PARTITIONS, 3)
+
+    def listed(query: str, limit: int = 1_000) -> list[tuple[str, int]]:
+        names: list[tuple[str, int]] = []
+        after = ""
+        while True:
+            answer = brokers.by_id[1].get(f"/api/v1/brokers/2/partitions?limit={limit}{query}{after}")
+            assert len(answer["partitions"]) <= limit
+            names += [(row["topic"], row["partition"]) for row in answer["partitions"]]
+            if answer["is_end"]:
+                return names
+            after = f"&after_topic={names[-1][0]}&after_partition={names[-1][1]}"
+
+    rows = {(topic, row.partition): row for topic in ("paged", "paged-more") for row in brokers.rows(topic)}
+    mine = [name for name, row in rows.items() if 2 in row.replicas]
+    led = [name for name, row in rows.items() if row.leader == 2]
+    assert [name for name in listed("") if name in rows] == sorted(mine)
+    assert [name for name in listed("", limit=2) if name in rows] == sorted(mine)
+    assert [name for name in listed("&role=leader") if name in rows] == sorted(led)
+    assert [name for name in listed("&role=follower") if name in rows] == sorted(set(mine) - set(led))
+    assert [name for name in listed("&in_sync=true") if name in rows] == sorted(mine)
+    assert listed("&in_sync=false") == []
+
+
 def test_broker_that_is_paused_holds_nobody_up_and_is_told_of_as_silent(brokers: Brokers) -> None:
     scattered(brokers, "paused", replication_factor=3)
     paused = brokers.by_id[3]
     os.kill(paused.pid, signal.SIGSTOP)
     try:
+        shown = brokers.by_id[1].get("/api/v1/brokers/3")
+        assert shown["state"] == "fenced" or (shown["state"], shown["heartbeat_is_late"]) == ("silent", True)
+        assert shown["activity"] is None
+        assert shown["heartbeat_age_ms"] > 1_000
         for path in ("/api/v1/cluster", "/api/v1/groups", "/api/v1/topics/paused", "/api/v1/topics"):
             began = time.monotonic()
             brokers.by_id[1].get(path)

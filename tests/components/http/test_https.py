@@ -54,6 +54,10 @@ def test_each_broker_answers_for_every_partition_over_tls(two: LocalCluster, aut
             assert found["segments"] == []
         (first, second) = get(f"{url}/api/v1/cluster", authority)["brokers"]
         assert (first["state"], second["state"]) == ("live", "live")
+        for number in (first["broker_id"], second["broker_id"]):
+            shown = get(f"{url}/api/v1/brokers/{number}", authority)
+            assert shown["activity"]["uptime_ms"] > 0
+            assert "http" not in [listener["name"] for listener in shown["listeners"]], "the door is no Kafka listener"
 
 
 def test_a_browser_is_told_to_come_by_https_alone(two: LocalCluster, authority: Authority) -> None:

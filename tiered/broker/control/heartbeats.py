@@ -7,7 +7,7 @@ does. While SQL is away no broker's silence counts, and none is fenced for it af
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from tiered.broker.context import BrokerContext
 from tiered.broker.control.controller import Controller
@@ -67,6 +67,9 @@ class Heartbeats:
             interval_ms=self._interval_ms,
             recovery_ms=self._context.database.slowest_connect_ms,
         )
+        self.ages_ms: Mapping[int, int] = {}
+        """How old the newest heartbeat of each other registered broker was, by the database's clock, when this broker's
+        last heartbeat saw it; empty while SQL is away."""
         self._clocks_are_apart = False
         self._worker = Worker()
         self._failures = QuietFailures(
@@ -79,6 +82,10 @@ class Heartbeats:
     async def stop(self) -> None:
         """No heartbeat is under way any more, and none follows."""
         await self._worker.stop()
+
+    def late(self) -> frozenset[int]:
+        """The brokers in service whose heartbeats are late, as this broker's last heartbeat saw them."""
+        return self._watch.late()
 
     async def beat(self) -> None:
         """One heartbeat, and what it saw."""
@@ -100,6 +107,7 @@ class Heartbeats:
             self._was_replaced(error)
         except TieredError as error:
             self._watch.missed()
+            self.ages_ms = {}
             self._reach.wait_anew()
             self._controller.resign()
             self._context.counters.heartbeat_failures += 1
@@ -120,8 +128,12 @@ class Heartbeats:
         )
         self._feed.seen(pulse.change_number)
         if not self._context.is_alone:
-            own = next(each for each in pulse.beats if each.broker_id == self._context.broker_id)
-            self._compare_clocks(own.heartbeat_at_ms)
+            me = self._context.broker_id
+            own_ms = next(beat.heartbeat_at_ms for beat in pulse.beats if beat.broker_id == me)
+            self._compare_clocks(own_ms)
+            self.ages_ms = {
+                beat.broker_id: max(0, own_ms - beat.heartbeat_at_ms) for beat in pulse.beats if beat.broker_id != me
+            }
         in_service = [
             (InSyncReplica(each.broker_id, each.broker_epoch), each.heartbeat_at_ms)
             for each in pulse.beats

@@ -53,6 +53,12 @@ class HeartbeatWatchState:
         self._seen.clear()
         self._has_missed = True
 
+    def late(self) -> frozenset[int]:
+        """The brokers whose heartbeat stood still for half a session, as of the last look: shown, never acted upon."""
+        return frozenset(
+            broker_id for broker_id, seen in self._seen.items() if seen.silent_ms >= self._session_timeout_ms / 2.0
+        )
+
     def silent(self) -> tuple[InSyncReplica, ...]:
         """The brokers whose heartbeat stood still for a session, as of the last look."""
         return tuple(each.registration for each in self._seen.values() if each.silent_ms >= self._session_timeout_ms)

@@ -23,6 +23,17 @@ def test_a_heartbeat_that_stands_still_for_a_session_is_silence_and_one_that_mov
     assert look(state, 2_400, (TWO, 8), (THREE, 6)) == ()
 
 
+def test_a_heartbeat_is_late_after_half_a_session_and_never_after_a_look_that_was_not_possible() -> None:
+    state = watch()
+    late = []
+    for step in range(4):
+        look(state, 400.0 * step, (TWO, 7), (THREE, step))
+        late.append(state.late())
+    assert late == [frozenset(), frozenset(), frozenset(), frozenset({2})]
+    state.missed()
+    assert state.late() == frozenset()
+
+
 def test_clocks_that_differ_or_go_back_do_not_matter() -> None:
     state = watch()
     for step in range(10):

@@ -2,8 +2,8 @@
 disagree (`/api/v1/reconcile`), and what each topic costs by the prices among the broker's settings (`/api/v1/cost`).
 
 Answers from memory, so it works while SQL and the object store are away; costs alone are asked of SQL, and answered 503
-while that is away. What each broker alone knows it is asked for; one that does not answer in time is shown as the image
-knows it, or named.
+while that is away. What each broker alone knows it is asked for; one that does not answer in time, asked twice, is
+shown as the image knows it, or named. `broker_fields` is one broker's part of the answer, for `brokers` too.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,10 +18,9 @@ from tiered.broker.reconcile.findings import MAX_FINDINGS, FindingKind
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.messages import schema
 from tiered.server.http.messages.long_list import json_with_list
-from tiered.server.http.messages.origin import is_forwarded
 from tiered.server.http.messages.route import answers_json, route, tagged
 from tiered.server.http.metrics.cluster_view import VIEWS, ClusterView, health_of
-from tiered.server.http.neighbours.answering_broker import answers_of_others
+from tiered.server.http.neighbours.answering_broker import answers_of_others, replies_of_others
 
 ADDED_UP = ("local_bytes", "cold_bytes", "produced_bytes", "fetched_bytes", "connections_open")
 _OWN_TOTALS = schema.Form(
@@ -126,30 +125,32 @@ _COST = schema.record(
     },
     is_open=True,
 )
-_BROKER = schema.record(
-    {
-        "broker_id": schema.integer(),
-        "host": schema.text(),
-        "port": schema.integer(),
-        "http_host": schema.nullable(schema.text()),
-        "http_port": schema.nullable(schema.integer()),
-        "rack": schema.nullable(schema.text()),
-        "is_controller": schema.boolean(),
-        "state": schema.text(
-            "fenced: out of service, it missed its heartbeats or was shut down. silent: in service, and does not "
-            "answer over HTTP.",
-            allowed=("live", "fenced", "silent"),
-        ),
-        "serving": schema.boolean(),
-        "leader_count": schema.integer("Partitions that it leads."),
-        "replica_count": schema.integer(),
-        "not_in_sync": schema.integer("Of its replicas."),
-        "version": schema.nullable(schema.text("Null where it did not answer.")),
-        "health": schema.nullable(schema.record({"serving": schema.boolean()}, is_open=True)),
-        "totals": schema.nullable(_OWN_TOTALS.schema),
-    },
-    is_open=True,
-)
+BROKER_FIELDS: Mapping[str, schema.Schema] = {
+    "broker_id": schema.integer(),
+    "host": schema.text(),
+    "port": schema.integer(),
+    "http_host": schema.nullable(schema.text()),
+    "http_port": schema.nullable(schema.integer()),
+    "rack": schema.nullable(schema.text()),
+    "is_controller": schema.boolean(),
+    "state": schema.text(
+        "fenced: out of service, it missed its heartbeats or was shut down. silent: in service, and does not answer "
+        "over HTTP, asked twice.",
+        allowed=("live", "fenced", "silent"),
+    ),
+    "heartbeat_age_ms": schema.nullable(
+        schema.integer("Age of its newest heartbeat in SQL. Null while SQL is away, and of the broker that answers.")
+    ),
+    "heartbeat_is_late": schema.boolean("In service, and its heartbeat has stood still for half a session."),
+    "serving": schema.boolean(),
+    "leader_count": schema.integer("Partitions that it leads."),
+    "replica_count": schema.integer(),
+    "not_in_sync": schema.integer("Of its replicas."),
+    "version": schema.nullable(schema.text("Null where it did not answer.")),
+    "health": schema.nullable(schema.record({"serving": schema.boolean()}, is_open=True)),
+    "totals": schema.nullable(_OWN_TOTALS.schema),
+}
+_BROKER = schema.record(BROKER_FIELDS, is_open=True)
 _TOTALS = schema.record(
     {
         "topics": schema.integer(),
@@ -177,58 +178,65 @@ async def cluster(request: web.Request) -> web.Response:
     """The brokers in service, the health of all of them, and how much they hold."""
     broker = request.app[BROKER]
     view = request.app[VIEWS].of(broker)
-    health = health_of(broker, view)
-    own_totals = _OWN_TOTALS.of(broker)
-    own = {"version": __version__, "health": health, "totals": own_totals}
-    told: dict[int, Mapping[str, Any]] = {broker.broker_id: own}
-    answers, _ = await answers_of_others(request, "/api/v1/cluster")
-    for broker_id, answer in answers.items():
-        told[broker_id] = {name: answer[name] for name in own}
+    own = own_answer(broker, view)
+    replies = await replies_of_others(request, "/api/v1/cluster")
+    answers = {broker_id: reply.content for broker_id, reply in replies.items() if reply.content is not None}
+    answers[broker.broker_id] = own
+    silent = {broker_id for broker_id, reply in replies.items() if reply.is_silent}
     return web.json_response(
         {
             "cluster_id": broker.cluster_id,
             "version": __version__,
             "controller_id": broker.image.controller_id,
             "answered_by": broker.broker_id,
-            "brokers": _brokers(request, view, told),
-            "health": health,
+            "brokers": [
+                broker_fields(request, number, answers.get(number), is_silent=number in silent)
+                for number in sorted(broker.image.brokers)
+            ],
+            "health": own["health"],
             "totals": {
                 **_known_to_all(broker, view),
-                **_added_up(each["totals"] for each in told.values()),
-                "uptime_ms": own_totals["uptime_ms"],
+                **_added_up(answer["totals"] for answer in answers.values()),
+                "uptime_ms": own["totals"]["uptime_ms"],
             },
         }
     )
 
 
-def _brokers(request: web.Request, view: ClusterView, told: Mapping[int, Mapping[str, Any]]) -> list[dict[str, Any]]:
+def own_answer(broker: Broker, view: ClusterView) -> dict[str, Any]:
+    """The facts that this broker alone knows of itself."""
+    return {"version": __version__, "health": health_of(broker, view), "totals": _OWN_TOTALS.of(broker)}
+
+
+def broker_fields(
+    request: web.Request, number: int, answer: Mapping[str, Any] | None, *, is_silent: bool
+) -> dict[str, Any]:
+    """One registered broker, from the image and from `answer`: what it has said of itself, or None."""
     broker = request.app[BROKER]
-    image = broker.image
+    view, row = request.app[VIEWS].of(broker), broker.image.brokers[number]
+    is_here = number == broker.broker_id
     local_host, local_port = _reached_on(request)
-    found = []
-    for number, row in sorted(image.brokers.items()):
-        is_here = number == broker.broker_id
-        host, port = broker.address_for(local_host) if is_here else (row.host, row.port)
-        answer = told.get(number, {"version": None, "health": None, "totals": None})
-        is_known = number in told or is_forwarded(request)
-        found.append(
-            {
-                "broker_id": number,
-                "host": host,
-                "port": port,
-                "http_host": local_host if is_here else row.http_host,
-                "http_port": local_port if is_here else row.http_port,
-                "rack": row.rack,
-                "is_controller": number == image.controller_id,
-                "state": "fenced" if row.fenced else "live" if is_known else "silent",
-                "serving": answer["health"]["serving"] if answer["health"] is not None else not row.fenced,
-                "leader_count": view.leaders.get(number, 0),
-                "replica_count": view.replicas.get(number, 0),
-                "not_in_sync": view.not_in_sync.get(number, 0),
-                **answer,
-            }
-        )
-    return found
+    host, port = broker.address_for(local_host) if is_here else (row.host, row.port)
+    health = None if answer is None else answer["health"]
+    return {
+        "broker_id": number,
+        "host": host,
+        "port": port,
+        "http_host": local_host if is_here else row.http_host,
+        "http_port": local_port if is_here else row.http_port,
+        "rack": row.rack,
+        "is_controller": number == broker.image.controller_id,
+        "state": "fenced" if row.fenced else "silent" if is_silent else "live",
+        "heartbeat_age_ms": broker.heartbeats.ages_ms.get(number),
+        "heartbeat_is_late": number in broker.heartbeats.late(),
+        "serving": not row.fenced if health is None else health["serving"],
+        "leader_count": view.leaders.get(number, 0),
+        "replica_count": view.replicas.get(number, 0),
+        "not_in_sync": view.not_in_sync.get(number, 0),
+        "version": None if answer is None else answer["version"],
+        "health": health,
+        "totals": None if answer is None else answer["totals"],
+    }
 
 
 def _known_to_all(broker: Broker, view: ClusterView) -> dict[str, Any]:

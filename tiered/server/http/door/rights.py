@@ -82,6 +82,8 @@ RIGHTS: dict[str, tuple[Need, ...]] = {
     "GET /readyz": OPEN,
     "GET /metrics": _SEES_CLUSTER,
     "GET /api/v1/cluster": _SEES_CLUSTER,
+    "GET /api/v1/brokers/{broker_id}": _SEES_CLUSTER,
+    "GET /api/v1/brokers/{broker_id}/partitions": _SEES_CLUSTER,
     "GET /api/v1/acls": _SEES_CLUSTER,
     "POST /api/v1/acls": _CHANGES_CLUSTER,
     "POST /api/v1/acls/remove": _CHANGES_CLUSTER,

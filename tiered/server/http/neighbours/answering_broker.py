@@ -5,6 +5,7 @@ says what it knows. A group's coordinator answers for it. A request that was pas
 at all, so that two brokers with different images never send it back and forth.
 """
 
+import asyncio
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
@@ -19,7 +20,7 @@ from tiered.server.http.door.keys import BROKER
 from tiered.server.http.messages.origin import is_forwarded
 from tiered.server.http.messages.parameters import BROKER_ID, Text
 from tiered.server.http.messages.route import Handler
-from tiered.server.http.neighbours.forward import Neighbour, ask_all, forward
+from tiered.server.http.neighbours.forward import Neighbour, Reply, ask_all, ask_twice, forward
 
 
 def leader_elsewhere(request: web.Request, topic: Topic, number: int, *, only_to_ask: bool = False) -> Neighbour | None:
@@ -93,6 +94,15 @@ async def answers_of_others(request: web.Request, path: str) -> tuple[dict[int, 
     asked = other_brokers(request.app[BROKER])
     answers = await ask_all(request, asked, path)
     return answers, sorted(each.broker_id for each in asked if each.broker_id not in answers)
+
+
+async def replies_of_others(request: web.Request, path: str) -> dict[int, Reply]:
+    """The reply of every other broker in service, by id: each is asked twice before it counts as silent."""
+    if is_forwarded(request):
+        return {}
+    neighbours = other_brokers(request.app[BROKER])
+    replies = await asyncio.gather(*(ask_twice(request, to, path) for to in neighbours))
+    return {to.broker_id: reply for to, reply in zip(neighbours, replies, strict=True)}
 
 
 def neighbour(row: Any) -> Neighbour:

@@ -44,6 +44,11 @@ PASSED_BACK = (
 CONNECT_S = 2.0
 ASK_S = 2.0
 READ_S = 10.0
+TWO_QUESTIONS_S = 2.5
+"""Longer than a busy machine keeps an event loop waiting. The console asks every three seconds."""
+SECOND_QUESTION_AFTER_S = 1.0
+PAUSE_AFTER_FAILURE_S = 0.3
+IS_ALIVE = "/healthz"
 SAFE_METHODS = ("GET", "HEAD")
 # A stream that shows no sign of life for so many heartbeats has lost its broker.
 SILENT_HEARTBEATS = 3
@@ -188,6 +193,42 @@ async def ask(request: web.Request, to: Neighbour, path: str, *, patience_s: flo
         raise Unreachable(f"broker {to.broker_id} answers without JSON: is that address its own?") from error
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """The outcome of up to two questions to one broker. `content` is the JSON of its answer to the first; None where it
+    is too late or no success. A silent broker has answered neither."""
+
+    content: Any
+    is_silent: bool
+
+
+async def ask_twice(request: web.Request, to: Neighbour, path: str) -> Reply:
+    """The answer of another broker to GET `path`, and whether it answers at all.
+
+    One answer that is late or lost does not make a broker silent: it is asked a second time whether it lives. That
+    costs it nothing, so that a broker with too much to do is not given more.
+    """
+    async with asyncio.TaskGroup() as tasks:
+        first = tasks.create_task(_content_or_none(request, to, path, TWO_QUESTIONS_S))
+        await asyncio.wait({first}, timeout=SECOND_QUESTION_AFTER_S)
+        if first.done():
+            if first.result() is not None:
+                return Reply(content=first.result(), is_silent=False)
+            await asyncio.sleep(PAUSE_AFTER_FAILURE_S)
+        patience_s = TWO_QUESTIONS_S - SECOND_QUESTION_AFTER_S
+        second = tasks.create_task(_content_or_none(request, to, IS_ALIVE, patience_s))
+    content = first.result()
+    return Reply(content=content, is_silent=content is None and second.result() is None)
+
+
+async def _content_or_none(request: web.Request, to: Neighbour, path: str, patience_s: float) -> Any:
+    try:
+        return await ask(request, to, path, patience_s=patience_s)
+    except Unreachable as error:
+        log.debug("an answer lacks what one broker knows: %s", error)
+        return None
+
+
 async def content_of(answer: aiohttp.ClientResponse, to: Neighbour, max_bytes: int) -> bytes:
     """The whole body. Raises Unreachable for one that is larger."""
     content = bytearray()
@@ -203,10 +244,9 @@ async def ask_all(request: web.Request, neighbours: Iterable[Neighbour], path: s
     found: dict[int, Any] = {}
 
     async def one(to: Neighbour) -> None:
-        try:
-            found[to.broker_id] = await ask(request, to, path)
-        except Unreachable as error:
-            log.debug("an answer lacks what one broker knows: %s", error)
+        content = await _content_or_none(request, to, path, ASK_S)
+        if content is not None:
+            found[to.broker_id] = content
 
     async with asyncio.TaskGroup() as tasks:
         for each in neighbours:
