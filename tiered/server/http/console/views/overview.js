@@ -34,7 +34,7 @@ export function overviewView({ cluster, changed }) {
         rateFigure("Fetched", rates.fetched, totals.fetched_bytes)),
       h("div", { class: "two", key: "two" },
         h("div", { class: "stack" }, largest(topics), lagging(groups)),
-        h("div", { class: "stack" }, healthPanel(cluster.data), brokersPanel(cluster.data))));
+        h("div", { class: "stack side-by-side" }, healthPanel(cluster.data), brokersPanel(cluster.data))));
     return page;
   }
 
