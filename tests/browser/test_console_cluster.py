@@ -17,6 +17,7 @@ pytest_plugins = ["tests.postgres"]
 VIEWS = [
     "",
     "brokers",
+    "brokers/3",
     "topics",
     f"topics/{stage.TIERED}",
     f"topics/{stage.TIERED}/partitions/0",
@@ -44,7 +45,7 @@ def test_every_broker_shows_all_brokers_and_replicas(browser: Browser, trio: Bro
     with Console(browser, trio.by_id[number]) as console:
         page = console.go("brokers")
         expect(page.locator(".subtitle")).to_contain_text("3 of 3 brokers in service, controller")
-        expect(page.locator(".subtitle")).to_contain_text(f"as broker {number} sees it")
+        expect(page.locator(".subtitle")).to_contain_text(f"this page comes from broker {number}")
         table = page.get_by_role("table", name="Brokers")
         for each in (1, 2, 3):
             expect(table).to_contain_text(f"rack-{each}")
@@ -52,6 +53,19 @@ def test_every_broker_shows_all_brokers_and_replicas(browser: Browser, trio: Bro
         expect(table.get_by_text("controller", exact=True)).to_have_count(1)
         expect(page.get_by_role("region", name="Health")).to_contain_text("All in sync")
         expect(page.locator(".top")).to_contain_text("Healthy")
+        page.get_by_role("link", name="Broker 2").click()
+        expect(page.locator("#title")).to_have_text("Broker 2")
+        figures = page.locator(".figures")
+        expect(figures).to_contain_text("live")
+        expect(figures).to_contain_text(re.compile("Memory[0-9.]+MiB"))
+        expect(figures).to_contain_text(re.compile("Disk[0-9.]+.iBused of"))
+        expect(page.get_by_role("region", name="About this broker")).to_contain_text(trio.by_id[2].bootstrap)
+        partitions = page.get_by_role("table", name="Partitions")
+        rows = [row for topic in (stage.TIERED, "payments", "sessions") for row in trio.rows(topic)]
+        expect(partitions.locator("tbody tr")).to_have_count(sum(2 in row.replicas for row in rows))
+        page.locator(".panel").get_by_text("Leads", exact=True).click()
+        expect(partitions.locator("tbody tr")).to_have_count(sum(row.leader == 2 for row in rows))
+        expect(partitions.get_by_text("follows")).to_have_count(0)
         page = console.go(f"topics/{stage.TIERED}")
         expect(page.locator(".subtitle")).to_contain_text("3 replicas each")
         expect(console.row("0")).to_contain_text("3 of 3")
@@ -90,7 +104,9 @@ def test_dead_broker_is_seen_in_words_shapes_and_colours_without_a_barrier(
             expect(page.get_by_role("table", name="Brokers")).to_contain_text("fenced")
             health = page.get_by_role("region", name="Health")
             expect(health).to_contain_text("2 of 3")
-            expect(page.locator(".banner")).to_contain_text("Broker 3 (fenced) is away")
+            expect(page.locator(".banner")).to_contain_text(
+                "Broker 3 is fenced: out of service, with its last heartbeat"
+            )
             expect(health.get_by_text("Of the brokers that answer")).to_have_count(5)
             # payments has two replicas and needs both.
             expect(health).to_contain_text("below minimum")

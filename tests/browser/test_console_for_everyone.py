@@ -1,6 +1,7 @@
 """The console works for everyone: by keyboard, with a screen reader, in both colours, on a phone, with much data."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ VIEWS = [
     f"groups/{stage.LAGGING}",
     "transactions",
     "brokers",
+    "brokers/1",
     "brokers/findings",
     "cost",
     "access",
@@ -173,6 +175,35 @@ def test_the_chosen_colours_stay_chosen(console: Console) -> None:
     page.emulate_media(color_scheme="dark")
     page.get_by_label("Colours").select_option("light")
     assert ground() == light
+
+
+def test_the_head_has_the_mark_of_the_worst_check_and_a_broker_that_beats_is_not_called_away(
+    console: Console, staged: BrokerProcess
+) -> None:
+    answer = staged.get("/api/v1/cluster")
+    own = answer["brokers"][0]
+    other = {**own, "broker_id": 2, "state": "silent", "health": None, "totals": None, "version": None}
+    other |= {"heartbeat_age_ms": 300, "heartbeat_is_late": False, "is_controller": False}
+    page = console.go("brokers")
+
+    def shows(changes: dict[str, object], head: str, *words: str, brokers: Sequence[dict[str, object]] = ()) -> None:
+        health = {**own["health"], "findings": {}, "stale_checkpoints": 0, **changes}
+        cluster = {**answer, "health": health, "brokers": [{**own, "health": health}, *brokers]}
+        page.route("**/api/v1/cluster", lambda route: route.fulfill(json=cluster))
+        console.come_back()
+        expect(page.locator(".health")).to_have_text(head)
+        for text in words:
+            expect(page.locator("main")).to_contain_text(text)
+
+    shows({}, "Healthy")
+    shows({"upload_backlog_bytes": 9, "upload_backlog_age_ms": 660_000}, "Degraded", "Look at the object store")
+    shows({"store_trouble": "archived"}, "Degraded", "Object archived", "Restore it")
+    shows({"sql_away": True}, "Trouble", "offset commits fail until it answers")
+    shows({"serving": False}, "Not serving", "The broker refuses clients")
+    beats = "Broker 2 is in service, with a heartbeat just now, but two questions over HTTP had no answer"
+    shows({}, "Degraded", beats, "no answer over HTTP", "Kafka clients may well be served", brokers=[other])
+    late = {**other, "heartbeat_age_ms": 4_000, "heartbeat_is_late": True}
+    shows({}, "Degraded", "Broker 2 does not answer: its last heartbeat was", "Its process hangs", brokers=[late])
 
 
 def test_a_broker_that_is_gone_leaves_its_last_answer_marked_as_old(browser: Browser, tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def test_a_missing_object_is_a_finding_with_what_to_do(browser: Browser, tmp_pat
             expect(row.get_by_role("link", name="lost-0")).to_have_attribute("href", "#/topics/lost/partitions/0")
             page = console.go("brokers")
             expect(page.get_by_role("region", name="Health")).to_contain_text("1 finding")
-            expect(page.locator(".top")).to_contain_text("Degraded")
+            expect(page.locator(".top")).to_contain_text("Trouble")
             page.get_by_role("link", name=re.compile("disagree about")).click()
             expect(page.locator("#title")).to_have_text("Findings")
             assert console.complaints == []

@@ -7,12 +7,14 @@ import { closeDialog, redrawDialog } from "./dialog.js";
 import { h, render } from "./dom.js";
 import { duration } from "./format.js";
 import { healthWord, missingBrokers } from "./health.js";
+import { makeLastKnown } from "./last_known.js";
 import { mark, notice } from "./parts.js";
 import { poll } from "./poll.js";
 import { link, parse } from "./router.js";
 import { stripDefs } from "./strip.js";
 import { applyTheme, themeSwitch } from "./theme.js";
 import { accessView } from "../views/access.js";
+import { brokerView } from "../views/broker.js";
 import { brokersView } from "../views/brokers.js";
 import { costView } from "../views/cost.js";
 import { findingsView } from "../views/findings.js";
@@ -36,7 +38,8 @@ let lastDrawMs = 0;
 let drawingMs = 0;
 let wasAway = false;
 
-const cluster = poll((signal) => get("api/v1/cluster", { signal }), { everyMs: 5_000, changed });
+const withLastKnown = makeLastKnown();
+const cluster = poll(async (signal) => withLastKnown(await get("api/v1/cluster", { signal })), { everyMs: 3_000, changed });
 
 /** Draws soon: many changes at once are one drawing. A flood of them takes a fifth of the time at most, so that
     clicks and keys are heard on a slow machine too. */
@@ -94,6 +97,7 @@ function viewOf([section, ...rest], context) {
   if (section === "transactions" && rest.length === 0) return transactionsView(context);
   if (section === "brokers" && rest.length === 0) return brokersView(context);
   if (section === "brokers" && rest.length === 1 && rest[0] === "findings") return findingsView(context);
+  if (section === "brokers" && rest.length === 1) return brokerView(context, rest[0]);
   if (section === "access" && rest.length === 0) return accessView(context);
   if (section === "cost" && rest.length === 0) return costView(context);
   return {
@@ -118,9 +122,10 @@ function top() {
 }
 
 function health() {
-  if (cluster.data === null && !cluster.error && awayBecause() === null) return ["quiet", "Asking"];
-  if (cluster.error || awayBecause() !== null) return ["bad", "No answer"];
-  return healthWord(cluster.data);
+  if (awayBecause() !== null) return ["bad", "No answer"];
+  if (cluster.error?.status === 401 || cluster.error?.status === 403) return ["quiet", "Not shown to you"];
+  if (cluster.error) return ["bad", cluster.error.status === 0 ? "No answer" : "Unknown"];
+  return cluster.data === null ? ["quiet", "Asking"] : healthWord(cluster.data);
 }
 
 /** Who is away, once for the whole page: all of them, or some of the cluster's brokers. */
@@ -134,11 +139,11 @@ function banner(away) {
 
 function bottom() {
   if (cluster.data === null) return [h("span", null, "Tiered")];
-  const { version, cluster_id: id, totals } = cluster.data;
+  const { version, cluster_id: id, totals, brokers, answered_by: here } = cluster.data;
   return [
     h("span", null, `Tiered ${version}`),
     h("span", { class: "breaks" }, `cluster ${id}`),
-    h("span", null, `up ${duration(totals.uptime_ms)}`),
+    h("span", null, `${brokers.length > 1 ? `broker ${here} ` : ""}up ${duration(totals.uptime_ms)}`),
     h("a", { href: "openapi.json" }, "OpenAPI"),
     h("a", { href: "metrics" }, "Metrics"),
   ];

@@ -16,7 +16,12 @@ const WORD_CHARS = 24;
 
 /** A state by shape, word and colour; while nobody answers, what it was. */
 export function state(kind, text) {
-  return awayBecause() === null ? mark(kind, text) : mark("quiet", `before: ${text.charAt(0).toLowerCase()}${text.slice(1)}`);
+  return awayBecause() === null ? mark(kind, text) : before(text);
+}
+
+/** A state that was so before, and that nobody knows now. */
+export function before(text) {
+  return mark("quiet", `before: ${text.charAt(0).toLowerCase()}${text.slice(1)}`);
 }
 
 /** The same, for what is known whoever answers. */

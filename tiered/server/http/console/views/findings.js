@@ -21,7 +21,7 @@ export function findingsView({ query, changed }) {
         state(GRAVE.has(each.kind) ? "bad" : "warn", each.kind), h("div", { class: "breaks" }, named(each.message)),
         h("div", { class: "soft breaks" }, named(each.advice)), each.name && h("code", { class: "breaks" }, named(each.name))] },
       { id: "since", name: "Since", right: true, wide: true, sort: (each) => each.found_at_ms, cell: (each) => moment(each.found_at_ms) },
-      { id: "broker", name: "Told by", right: true, wide: true, sort: (each) => each.broker_id, cell: (each) => String(each.broker_id) },
+      { id: "broker", name: "Found by", right: true, wide: true, sort: (each) => each.broker_id, cell: (each) => String(each.broker_id) },
     ],
     empty: () => h("div", { class: "empty" }, state("good", "Nothing"), h("p", null, "Disk, metadata store and object store agree as far as they were looked at.")),
   });

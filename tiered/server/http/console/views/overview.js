@@ -28,8 +28,8 @@ export function overviewView({ cluster, changed }) {
       h("dl", { class: "figures", key: "figures" },
         figure("Topics", whole(totals.topics), "", counted(totals.partitions, "partition")),
         figure("Groups", whole(totals.groups), "", counted(totals.connections_open, "open connection")),
-        sizeFigure("On disk (hot)", totals.local_bytes, cluster.data.brokers.length > 1 ? "all replicas of the newest records" : "the newest records, read fastest"),
-        sizeFigure("In the object store (cold)", totals.cold_bytes, "some of it is on disk too"),
+        sizeFigure("On disk (hot)", totals.local_bytes, `${cluster.data.brokers.length > 1 ? "all replicas of the newest records" : "the newest records, read fastest"}${without(cluster.data)}`),
+        sizeFigure("In the object store (cold)", totals.cold_bytes, `some of it is on disk too${without(cluster.data)}`),
         rateFigure("Produced", rates.produced, totals.produced_bytes),
         rateFigure("Fetched", rates.fetched, totals.fetched_bytes)),
       h("div", { class: "two", key: "two" },
@@ -42,7 +42,15 @@ export function overviewView({ cluster, changed }) {
 }
 
 function subtitle(data) {
-  return data && `${counted(data.brokers.length, "broker")}, up ${duration(data.totals.uptime_ms)}`;
+  if (data === null) return null;
+  const up = `up ${duration(data.totals.uptime_ms)}`;
+  return data.brokers.length === 1 ? `1 broker, ${up}` : `${counted(data.brokers.length, "broker")}; this page comes from broker ${data.answered_by}, ${up}`;
+}
+
+/** " without broker 3", where sums lack what a broker has. */
+function without({ brokers }) {
+  const unheard = brokers.filter(({ totals }) => totals === null).map(({ broker_id: id }) => id);
+  return unheard.length === 0 ? "" : `, without broker ${unheard.join(", ")}`;
 }
 
 /** Bytes a second between answers, as long as this page is open. */

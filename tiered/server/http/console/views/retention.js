@@ -37,7 +37,7 @@ export function retentionTab({ name, query, go, changed }) {
         { name: "Offsets", cell: (each) => span(each.start_offset, each.end_offset) },
         { name: "Until", right: true, cell: (each) => (each.expires_at_ms === null ? "it is deleted" : moment(each.expires_at_ms)) },
       ], data.pins, (each) => each.name)),
-      panel("What it obeys", { about: `asked of broker ${data.broker_id}` }, plainTable("What it obeys", [
+      panel("What it obeys", { about: `as broker ${data.broker_id} applies it` }, plainTable("What it obeys", [
         { name: "Config", cell: (config) => h("code", null, config) },
         { name: "Value", right: true, cell: (config) => valueOf(config, data.configs[config]) },
       ], CONFIGS, (config) => config))];
