@@ -1,6 +1,8 @@
 """The console of a cluster: who leads, what is in sync, and what a broker's death looks like, from any broker."""
 
+import os
 import re
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -127,6 +129,32 @@ def test_dead_broker_is_seen_in_words_shapes_and_colours_without_a_barrier(
         trio.start()
         for topic in (stage.TIERED, "payments", "sessions"):
             trio.wait_whole(topic)
+
+
+def test_broker_that_hangs_is_shown_as_such_by_others_and_by_its_own_page(browser: Browser, trio: Brokers) -> None:
+    with Console(browser, trio.by_id[1]) as console, Console(browser, trio.by_id[3]) as own:
+        page = console.go("brokers/3")
+        expect(page.locator(".figures")).to_contain_text("live")
+        own.go("topics")
+        os.kill(trio.by_id[3].pid, signal.SIGSTOP)
+        console.come_back()
+        own.come_back()
+        try:
+            # Its own page: the browser's patience of 15 s with ordinary requests is not what counts.
+            expect(own.page.locator(".banner")).to_contain_text("did not answer within 3.5 s")
+            expect(own.page.locator(".top")).to_contain_text("No answer")
+            expect(page.locator(".figures")).to_contain_text(re.compile("no answer|fenced"))
+            expect(page.locator(".notice").last).to_contain_text("Its own figures below are from")
+            expect(page.get_by_role("region", name="Health")).to_contain_text("before: reachable")
+            expect(page.locator(".banner")).to_contain_text(re.compile("Broker 3 .* missing here, or [0-9]+ s old"))
+            expect(page.locator(".top")).not_to_contain_text("Healthy")
+        finally:
+            os.kill(trio.by_id[3].pid, signal.SIGCONT)
+        own.come_back()
+        expect(own.page.locator(".top")).not_to_contain_text("No answer")
+        assert console.complaints + own.complaints == []
+    for topic in (stage.TIERED, "payments", "sessions"):
+        trio.wait_whole(topic)
 
 
 def test_cluster_fits_a_phone_and_still_says_what_lacks(browser: Browser, trio: Brokers) -> None:

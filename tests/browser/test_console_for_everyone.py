@@ -3,9 +3,10 @@
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 
 from tests.broker_process import BrokerProcess
 from tests.browser import stage
@@ -204,6 +205,35 @@ def test_the_head_has_the_mark_of_the_worst_check_and_a_broker_that_beats_is_not
     shows({}, "Degraded", beats, "no answer over HTTP", "Kafka clients may well be served", brokers=[other])
     late = {**other, "heartbeat_age_ms": 4_000, "heartbeat_is_late": True}
     shows({}, "Degraded", "Broker 2 does not answer: its last heartbeat was", "Its process hangs", brokers=[late])
+
+
+def test_one_lost_answer_is_asked_for_again_and_nobody_is_called_away_for_it(console: Console) -> None:
+    lost: list[str] = []
+
+    def lose_the_first(route: Route) -> None:
+        path = urlsplit(route.request.url).path
+        if path in lost:
+            route.continue_()
+        else:
+            lost.append(path)
+            route.abort()
+
+    page = console.go("topics")
+    page.route("**/healthz", lose_the_first)
+    page.route("**/api/v1/**", lose_the_first)
+    page.evaluate(
+        "new MutationObserver(() => { window.complained ||= !!document.querySelector('.banner, .notice-bad'); })"
+        ".observe(document.body, { subtree: true, childList: true })"
+    )
+    with (
+        page.expect_response(lambda answer: answer.url.endswith("/healthz")),
+        page.expect_response(lambda answer: "/api/v1/topics" in answer.url),
+        page.expect_response(lambda answer: answer.url.endswith("/api/v1/cluster")),
+    ):
+        console.come_back()
+    expect(page.locator(".top")).not_to_contain_text("No answer")
+    assert sorted(lost) == ["/api/v1/cluster", "/api/v1/topics", "/healthz"]
+    assert not page.evaluate("window.complained")
 
 
 def test_a_broker_that_is_gone_leaves_its_last_answer_marked_as_old(browser: Browser, tmp_path: Path) -> None:

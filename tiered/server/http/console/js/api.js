@@ -4,17 +4,30 @@
 const TIMEOUT_MS = 15_000;
 let token = null;
 let away = null;
+let answeredMs = -Infinity;
 
 /** Why nobody answers, as a sentence; null while somebody does. Pages show it once, and nothing as if it were of now. */
 export function awayBecause() {
   return away;
 }
 
-/** A failure with a sentence for people. `status` is 0 when nothing answered. */
+/** Notes an answer of the broker, whatever it says. */
+export function answered() {
+  away = null;
+  answeredMs = performance.now();
+}
+
+/** Notes that the broker does not answer, unless it has answered anything since `sinceMs` of the page's own clock. */
+export function unanswered(reason, sinceMs) {
+  if (answeredMs < sinceMs) away = reason;
+}
+
+/** A failure with a sentence for people. `status` is 0 when nothing answered; `isLate` when that took too long. */
 export class ApiError extends Error {
-  constructor(status, message) {
+  constructor(status, message, isLate = false) {
     super(message);
     this.status = status;
+    this.isLate = isLate;
   }
 }
 
@@ -54,19 +67,21 @@ async function ask(url, { signal = null, ...options }) {
   const timeout = AbortSignal.timeout(TIMEOUT_MS);
   try {
     const answer = await fetch(url, { ...options, signal: signal ? AbortSignal.any([signal, timeout]) : timeout, cache: "no-store" });
-    away = null;
+    answered();
     return answer;
   } catch (error) {
     if (signal?.aborted) throw error;
-    away = unreachable(error.name === "TimeoutError");
-    throw new ApiError(0, away);
+    const isLate = error.name === "TimeoutError";
+    throw new ApiError(0, isLate ? lateAfter(TIMEOUT_MS) : unreachable(), isLate);
   }
 }
 
-export function unreachable(late = false) {
-  return late
-    ? `${location.host} did not answer within ${TIMEOUT_MS / 1000} s. Is the broker overloaded? Look at /metrics.`
-    : `Nothing answers at ${location.host}. Is the broker running? Start it with "tiered serve".`;
+export function unreachable() {
+  return `Nothing answers at ${location.host}. Is the broker running? Start it with "tiered serve".`;
+}
+
+export function lateAfter(ms) {
+  return `${location.host} did not answer within ${ms / 1000} s. Its process may hang, or its machine be overloaded.`;
 }
 
 export async function answerOf(answer) {

@@ -1,7 +1,11 @@
 // Asks again and again while the page is visible, and knows how old the last answer is.
-// Owns the rhythm. What was known stays when the broker is away; it is marked, not thrown away.
+// Owns the rhythm. What was known stays when the broker is away; it is marked, not thrown away. One answer that was lost
+// is asked for again before it counts as an error.
+
+import { awayBecause } from "./api.js";
 
 const STALE_AFTER = 3;
+const AGAIN_MS = 1_000;
 
 /** `load(signal)` every `everyMs`; `changed()` after each answer. Bounded: one question at a time. */
 export function poll(load, { everyMs = 5_000, changed }) {
@@ -9,6 +13,7 @@ export function poll(load, { everyMs = 5_000, changed }) {
   let timer = null;
   let stopped = false;
   let asking = null;
+  let isLost = false;
 
   async function ask() {
     clearTimeout(timer);
@@ -18,8 +23,16 @@ export function poll(load, { everyMs = 5_000, changed }) {
       state.data = await load(asking.signal);
       state.loadedAt = Date.now();
       state.error = null;
+      isLost = false;
     } catch (error) {
       if (stopped) return;
+      const isFirst = error.status === 0 && !error.isLate && !isLost && awayBecause() === null;
+      isLost = error.status === 0;
+      if (isFirst) {
+        asking = null;
+        timer = setTimeout(ask, AGAIN_MS);
+        return;
+      }
       state.error = error;
     }
     asking = null;
@@ -41,7 +54,7 @@ export function poll(load, { everyMs = 5_000, changed }) {
     get everyMs() { return state.everyMs; },
     /** True when what is shown is older than it should be. */
     get isStale() {
-      return state.loadedAt !== null && (state.error !== null || Date.now() - state.loadedAt > STALE_AFTER * state.everyMs + 5_000);
+      return state.loadedAt !== null && (state.error !== null || awayBecause() !== null || Date.now() - state.loadedAt > STALE_AFTER * state.everyMs + 5_000);
     },
     /** Asks now, or right after the question that is open: its answer may be from before a change. */
     async refresh() {
