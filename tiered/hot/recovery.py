@@ -162,7 +162,7 @@ class Recoverer:
         kept: list[LogSegment] = []
         for index, base_offset in enumerate(bases):
             next_base = bases[index + 1] if index + 1 < len(bases) else None
-            segment, problem = self._segment(base_offset)
+            segment, problem = self._segment(base_offset, not_before_ms=kept[-1].written_ms if kept else self._now_ms)
             kept.append(segment)
             end_offset = segment.end_offset
             if problem is None and (next_base is None or next_base == end_offset):
@@ -190,14 +190,19 @@ class Recoverer:
             break
         return kept
 
-    def _segment(self, base_offset: int) -> tuple[LogSegment, str | None]:
-        """One segment up to its last valid batch, and what is wrong with the bytes after that."""
+    def _segment(self, base_offset: int, *, not_before_ms: int) -> tuple[LogSegment, str | None]:
+        """One segment up to its last valid batch, and what is wrong with the bytes after that.
+
+        The time of its first append stands in its mark alone. Without one it is the earliest that it may have been, the
+        last append to the segment before: a record must not wait longer for its upload because a broker was killed.
+        """
         path = segment_path(self._directory, base_offset)
         segment = LogSegment(path, base_offset, created_ms=self._now_ms)
         segment.times_proven_from = UNPROVEN
         size_bytes = self._size(base_offset, LOG_SUFFIX)
         if size_bytes:
             segment.written_ms = min(self._now_ms, self._fs.modified_ms(path + LOG_SUFFIX))
+            segment.created_ms = min(segment.written_ms, not_before_ms)
         mark = self._marks.get(base_offset)
         index_bytes = (self._size(base_offset, OFFSET_INDEX_SUFFIX), self._size(base_offset, TIME_INDEX_SUFFIX))
         if mark is None:
@@ -231,7 +236,7 @@ class Recoverer:
             segment.file = self._fs.open(segment.path + LOG_SUFFIX, writable=True)
         segment.synced = False
         if segment.first_append_ms is None and size_bytes:
-            segment.first_append_ms = self._now_ms
+            segment.first_append_ms = segment.created_ms
         expected_offset, position, _, _ = segment.extent
         self._report.scanned_bytes += max(0, size_bytes - position)
         batches = walk(

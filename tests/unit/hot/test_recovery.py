@@ -1,5 +1,6 @@
 """Opening what a process left behind."""
 
+import os
 import random
 import shutil
 from pathlib import Path
@@ -16,6 +17,7 @@ from tiered.hot.file_system import RealFileSystem
 from tiered.hot.log import Log, LogConfig
 from tiered.hot.marks import BEGUN_EPOCH_FILE, LEADER_EPOCHS_FILE
 from tiered.rules.partition import producer_state
+from tiered.runtime import SystemClock
 
 LAST = f"{0:020}.log"
 
@@ -478,3 +480,17 @@ def test_an_epoch_that_batches_tell_of_or_that_a_power_loss_tore_is_not_taken_fr
     del log
     assert open_log(tmp_path).recovery.begun_epoch is None
     assert not path.exists(), "cut to where the epoch began, the log would seem to be further than it is"
+
+
+def test_after_a_kill_the_active_segment_is_as_old_as_it_may_be(tmp_path: Path) -> None:
+    some_log(tmp_path / "log", 12, segment_bytes=400)
+    torn = left_by_kill(tmp_path / "log", tmp_path / "torn")
+    *_, before, active = sorted(torn.glob("*.log"))
+    now_ms = SystemClock().now_ms()
+    for path, age_s in ((before, 3000), (active, 60)):
+        os.utime(path, (now_ms / 1000 - age_s, now_ms / 1000 - age_s))
+    since_ms = open_log(torn, segment_bytes=400, now_ms=now_ms).active_since_ms
+    assert since_ms == pytest.approx(now_ms - 3_000_000, abs=2), "its first record came after the last one before it"
+    (alone,) = left_by_kill(Path(some_log(tmp_path / "short", 2).directory), tmp_path / "torn-too").glob("*.log")
+    os.utime(alone, (now_ms / 1000 - 60, now_ms / 1000 - 60))
+    assert open_log(alone.parent, now_ms=now_ms).active_since_ms == pytest.approx(now_ms - 60_000, abs=2)
