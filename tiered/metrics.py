@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from operator import attrgetter
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 LATENCY_BUCKETS_MS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0, 5000.0)
 LONG_BUCKETS_MS = (50.0, 100.0, 250.0, 500.0, 1000.0, 2500.0, 5000.0, 10_000.0, 30_000.0, 60_000.0, 300_000.0)
@@ -67,14 +67,82 @@ class CallTimes:
             return dict(sorted(self._failures.items()))
 
 
+RATE_WINDOW_MS = 15_000
+
+
+class TrafficRates(NamedTuple):
+    """The traffic of one partition a second, over the last 15 to 45 seconds."""
+
+    records_in: float
+    bytes_in: float
+    bytes_out: float
+
+
+class _TrafficMark(NamedTuple):
+    """What had been counted at one moment."""
+
+    at_ms: float
+    records_in: int
+    bytes_in: int
+    bytes_out: int
+
+
 @dataclass(slots=True)
 class TrafficState:
-    """The traffic of one partition since it was opened here."""
+    """The traffic of one partition since it was opened here.
+
+    `begin` comes before anything is counted: rates are read off the difference to a mark, and it sets one when the
+    last one is older than the window. Counting itself needs no clock.
+    """
 
     produced_bytes: int = 0
     produced_batches: int = 0
     produced_records: int = 0
     fetched_bytes: int = 0
+    replicated_bytes: int = 0
+    replicated_records: int = 0
+    """Both taken over from the leader while this replica was in sync: then they came in here as they came in there."""
+    written_ms: int | None = None
+    """When a batch was written last, here as the leader or in sync with it; None before the first since the start."""
+    _before: _TrafficMark | None = None
+    _mark: _TrafficMark | None = None
+    _next_mark_ms: float = 0.0
+
+    def begin(self, now_ms: float) -> None:
+        """Something is about to be counted at `now_ms`."""
+        if now_ms >= self._next_mark_ms:
+            self._set_mark(now_ms)
+
+    def rates(self, now_ms: float) -> TrafficRates:
+        """How much comes in and goes out."""
+        if self._mark is None or not self._mark.at_ms <= now_ms < self._next_mark_ms:
+            self._set_mark(now_ms)
+        before, now = self._before, self._counted(now_ms)
+        assert before is not None, "a mark is set"
+        seconds = max(1.0, (now_ms - before.at_ms) / 1000.0)
+        return TrafficRates(
+            (now.records_in - before.records_in) / seconds,
+            (now.bytes_in - before.bytes_in) / seconds,
+            (now.bytes_out - before.bytes_out) / seconds,
+        )
+
+    def _counted(self, now_ms: float) -> _TrafficMark:
+        return _TrafficMark(
+            now_ms,
+            self.produced_records + self.replicated_records,
+            self.produced_bytes + self.replicated_bytes,
+            self.fetched_bytes,
+        )
+
+    def _set_mark(self, now_ms: float) -> None:
+        now, last = self._counted(now_ms), self._mark
+        if last is not None and last.at_ms <= now_ms < last.at_ms + 2 * RATE_WINDOW_MS:
+            self._before = last
+        elif last is None or now_ms < last.at_ms:  # The first one, or the clock was set back.
+            self._before = now
+        else:  # Nothing was counted in the window that ends now, or there would be a mark in it.
+            self._before = now._replace(at_ms=now_ms - RATE_WINDOW_MS)
+        self._mark, self._next_mark_ms = now, now_ms + RATE_WINDOW_MS
 
 
 Kind = Literal["counter", "gauge", "histogram"]

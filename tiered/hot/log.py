@@ -95,6 +95,16 @@ class Log:
         active = self._segments[-1]
         return active.first_append_ms if active.size_bytes else None
 
+    @property
+    def newest_ms(self) -> int | None:
+        """The greatest timestamp of the newest segment that has a batch, or when that was written last, whichever is
+        earlier; None while no segment has one."""
+        for segment in reversed(self._segments):
+            if segment.size_bytes:
+                claimed_ms = segment.max_timestamp_ms
+                return min(claimed_ms, segment.written_ms) if claimed_ms >= 0 else segment.written_ms
+        return None
+
     def segment_base_offset(self, offset: int) -> int:
         """Where the segment begins that holds `offset`; the first one's or the last one's base outside the log."""
         return self._segment_at(offset).base_offset

@@ -226,3 +226,14 @@ def test_a_rule_about_an_address_holds_whatever_link_it_is_on(guarded: GuardedBr
         return bool(guarded.run(lambda: rights.may(Operation.READ, ResourceType.TOPIC, KNOWN)))
 
     assert [may(host) for host in ("fe80::2%eth0", "fe80::1", "fe80::1%eth0")] == [True, False, False]
+
+
+def test_retention_is_told_to_those_who_may_see_the_configs(guarded: GuardedBroker) -> None:
+    def retention() -> object:
+        (listed,) = ask(guarded, "GET", "/api/v1/topics")[1]["topics"]
+        return listed["retention_ms"]
+
+    guarded.rules([allow("DESCRIBE", "TOPIC", KNOWN)])
+    assert retention() is None
+    guarded.rules([allow("DESCRIBE", "TOPIC", KNOWN), allow("DESCRIBE_CONFIGS", "TOPIC", KNOWN)])
+    assert retention() == 604_800_000

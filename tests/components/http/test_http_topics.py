@@ -1,12 +1,13 @@
 """Topics over HTTP: listed, created, configured and deleted, with the same checks as on the wire."""
 
+import time
 from collections.abc import Callable
 
 import pytest
 
 from tests.broker_process import BrokerProcess
 from tests.clients.http_api import ask
-from tests.components.tiers import create, fill
+from tests.components.tiers import create, fill, read
 
 COLD = {"remote_copy_lag_ms": 0, "segment_bytes": 4000, "local_retention_bytes": 1}
 
@@ -166,3 +167,25 @@ def test_cost_tells_the_size_on_disk_that_the_topic_tells(broker: BrokerProcess)
     fill(broker, "weighed", 9)
     (weighed,) = (each for each in ask(broker, "GET", "/cost").body["topics"] if each["topic"] == "weighed")
     assert weighed["local_bytes"] == ask(broker, "GET", "/topics/weighed").body["local_bytes"] > 0
+
+
+def test_a_topic_tells_its_rates_its_last_write_and_its_retention(broker: BrokerProcess) -> None:
+    create(broker, "flowing", 2, retention_ms=604_800_000, local_retention_ms=-2, retention_bytes=1 << 30)
+    empty = ask(broker, "GET", "/topics/flowing").body
+    assert (empty["last_write_ms"], empty["records_in_per_s"], empty["bytes_out_per_s"]) == (None, 0, 0)
+    before_ms = time.time() * 1000
+    fill(broker, "flowing", 9)
+    read(broker, "flowing")
+    found = ask(broker, "GET", "/topics/flowing").body
+    (listed,) = (topic for topic in ask(broker, "GET", "/topics").body["topics"] if topic["topic"] == "flowing")
+    assert found["records_in_per_s"] > 0
+    assert found["bytes_in_per_s"] > 100 * found["records_in_per_s"]
+    assert found["bytes_out_per_s"] > 0
+    assert before_ms - 1 <= found["last_write_ms"] <= time.time() * 1000 + 1
+    assert listed["last_write_ms"] == found["last_write_ms"]
+    assert listed["records_in_per_s"] > 0
+    kept = {name: listed[name] for name in listed if "retention" in name}
+    assert kept == {
+        "retention_ms": 604_800_000, "retention_bytes": 1 << 30,
+        "local_retention_ms": 604_800_000, "local_retention_bytes": 1 << 30,
+    }  # fmt: skip

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.claimed_times import WRONG, broken, claiming
-from tests.unit.hot.log_files import append, batch, open_log
+from tests.unit.hot.log_files import NOW_MS, append, batch, open_log
 from tiered.formats.batch_times import UNPROVEN
 from tiered.formats.record_batch import Compression
 from tiered.hot.log import Log
@@ -168,3 +168,16 @@ def test_what_is_cut_off_is_looked_for_no_more(tmp_path: Path) -> None:
     append(log, claiming(batch(timestamps_ms=[95]), "missing"), times_proven_from=UNPROVEN)
     assert log.max_timestamp_offset() == (1, 95)
     assert log.offset_for_timestamp(91, 2) == (1, 95)
+
+
+def test_the_newest_time_is_no_later_than_the_newest_record_nor_than_its_file(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    times = [log.newest_ms]
+    append(log, batch(timestamps_ms=[NOW_MS - 9_000]), now_ms=NOW_MS)
+    times.append(log.newest_ms)  # A replica that was copied has a file that is newer.
+    append(log, batch(timestamps_ms=[NOW_MS + 9_000]), now_ms=NOW_MS)
+    times.append(log.newest_ms)  # A producer's clock may be ahead.
+    log.roll(NOW_MS + 60_000)
+    times.append(log.newest_ms)  # An empty segment was not written.
+    assert times == [None, NOW_MS - 9_000, NOW_MS, NOW_MS]
+    log.close()

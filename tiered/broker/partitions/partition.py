@@ -103,6 +103,8 @@ class Partition(ColdEnd):
         self.log = log
         self.broker_id = broker_id
         self.role = Role.NONE
+        self._is_in_sync = False
+        """Whether the newest row has this replica in the ISR, in its present registration."""
         self.row: PartitionRow | None = None
         """The newest row that was applied; None before the first."""
         self.leader_epoch = -1
@@ -179,6 +181,7 @@ class Partition(ColdEnd):
                 case RowOrder.NEWER:
                     pass
         self.row, self.leader_epoch = row, row.leader_epoch
+        self._is_in_sync = InSyncReplica(self.broker_id, broker_epoch) in row.isr
         if row.log_start_offset > self.log_start_offset:
             self.moved_log_start(row.log_start_offset)
         before, self.role = self.role, self._role_in(row, broker_epoch)
@@ -431,7 +434,7 @@ class Partition(ColdEnd):
             for header, offset, marker in placed:
                 self.producers.note(header, offset, now_ms, marker)
                 self.transactions.note(header, offset, marker)
-            self._grew(leadership, len(buffer), batches=len(due), records=len(due))
+            self._grew(leadership, len(buffer), batches=len(due), records=len(due), now_ms=now_ms)
         return refused
 
     def _too_few_replicas(self, leadership: Leadership) -> NotEnoughReplicas:
@@ -455,7 +458,7 @@ class Partition(ColdEnd):
             self.producers.note(header, base_offset, now_ms)
             if header.attributes & TRANSACTIONAL_BIT:
                 self.transactions.note(header, base_offset, None)
-        self._grew(leadership, end - position, batches=1, records=header.record_count)
+        self._grew(leadership, end - position, batches=1, records=header.record_count, now_ms=now_ms)
         end_offset = base_offset + header.last_offset_delta + 1
         return Appended(base_offset, end_offset, log_append_time_ms, self.log_start_offset, self.leader_epoch)
 
@@ -467,8 +470,10 @@ class Partition(ColdEnd):
             self.log.roll(now_ms)  # No segment may lie across what the store holds and what comes next.
         return base_offset
 
-    def _grew(self, leadership: Leadership, size_bytes: int, *, batches: int, records: int) -> None:
+    def _grew(self, leadership: Leadership, size_bytes: int, *, batches: int, records: int, now_ms: int) -> None:
         traffic = self.traffic
+        traffic.begin(now_ms)
+        traffic.written_ms = now_ms
         traffic.produced_bytes += size_bytes
         traffic.produced_batches += batches
         traffic.produced_records += records
@@ -510,6 +515,25 @@ class Partition(ColdEnd):
                     self.producers.note(header, header.base_offset, now_ms, marker)
                     if header.attributes & TRANSACTIONAL_BIT:
                         self.transactions.note(header, header.base_offset, marker)
+        if self._is_in_sync:
+            self._replicated(runs, now_ms)
+
+    def _replicated(self, runs: Sequence[FetchedRun], now_ms: int) -> None:
+        """Counts what has come in. What a replica fetches before it is in sync may have been written long ago."""
+        traffic = self.traffic
+        traffic.begin(now_ms)
+        for run in runs:
+            traffic.replicated_bytes += sum(header.size_bytes for _, header in run.headers)
+            traffic.replicated_records += sum(header.record_count for _, header in run.headers)
+        traffic.written_ms = now_ms
+
+    def last_write_ms(self) -> int | None:
+        """When the newest record was written; None where there is none. What was not written since the start counts
+        by the newest timestamp, and was not written later than its file: a copied replica's file may be newer."""
+        if self.traffic.written_ms is not None:
+            return self.traffic.written_ms
+        newest_ms = self.log.newest_ms
+        return self.committed[-1].max_timestamp_ms if newest_ms is None and self.committed else newest_ms
 
     def log_truncated(self, producers: Sequence[ProducerEntry] | None) -> None:
         """The log was cut, or begins anew; `producers` are those at its end, None when the cut failed and nobody

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.partition_appends import append, batch, bytes_of
+from tests.support.partition_appends import NOW_MS, append, batch, bytes_of
 from tests.unit.broker.replication.replicas import EPOCHS, fetch, replica, row, tell
 from tiered.broker.partitions.partition import Partition
 from tiered.broker.partitions.replica_log import checked_runs
@@ -327,3 +327,20 @@ def test_consumers_of_a_follower_read_what_it_knows_to_be_committed(leader: Part
     assert follower.read_hot(0, 1 << 20, committed_only=False, at_least_one=True) is not None
     follower.learn_high_watermark(0)
     assert follower.high_watermark == 1
+
+
+def test_a_replica_in_sync_knows_what_comes_in_and_when(leader: Partition, follower: Partition) -> None:
+    append(leader, batch("a", "b"))
+    fetch(leader, follower)
+    assert (follower.traffic.replicated_records, follower.traffic.produced_records) == (2, 0)
+    assert follower.traffic.replicated_bytes == leader.traffic.produced_bytes == leader.log.size_bytes
+    assert (leader.last_write_ms(), follower.last_write_ms()) == (NOW_MS, 0)
+
+
+def test_a_replica_that_catches_up_does_not_count_old_records_as_new(tmp_path: Path, leader: Partition) -> None:
+    late = replica(tmp_path, 3)
+    tell(late, row(isr=(1, 2)))
+    append(leader, batch("a", "b"))
+    fetch(leader, late)
+    assert late.log.log_end_offset == 2
+    assert (late.traffic.replicated_records, late.traffic.written_ms) == (0, None)

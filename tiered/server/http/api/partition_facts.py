@@ -32,6 +32,22 @@ HOLDER = schema.Form(
         ),
     }
 )
+TRAFFIC: dict[str, schema.Schema] = {
+    "last_write_ms": schema.nullable(
+        schema.integer(
+            "When the newest record was written; after a restart, its timestamp. Null without records, and where neither "
+            "the leader nor a replica in sync answers.",
+            minimum=-schema.LONG_MAX,
+        )
+    ),
+    "records_in_per_s": schema.nullable(
+        schema.number("Written over the last 15 to 45 seconds. Null where it is unknown, as last_write_ms.")
+    ),
+    "bytes_in_per_s": schema.nullable(schema.number("The same in bytes of record batches, as they were sent.")),
+    "bytes_out_per_s": schema.nullable(
+        schema.number("Sent by the leader to consumers over the same time. Null where the leader was not asked.")
+    ),
+}
 PARTITION = schema.record(
     {
         "partition": schema.integer(),
@@ -58,8 +74,9 @@ PARTITION = schema.record(
         "last_stable_offset": schema.integer(),
         "held_back_by": schema.nullable(HOLDER.schema),
         "log_end_offset": schema.integer(),
-        "local_bytes": schema.integer("On one broker: the one that told it."),
-        "cold_bytes": schema.integer(),
+        "local_bytes": schema.integer("On the disk of one broker: told_by. Other replicas take about as much."),
+        "cold_bytes": schema.integer("In the object store."),
+        **TRAFFIC,
         "failed": schema.nullable(schema.text("Why its log takes no more writes.")),
         "told_by": schema.nullable(
             schema.integer("Which broker's log the offsets are of; null where only the metadata store could be asked.")
@@ -123,6 +140,18 @@ def _facts(broker: Broker, topic: Topic, number: int) -> Facts:
         "under_replicated": len(in_sync) < len(row.replicas),
         "under_min_isr": len(in_sync) < min(topic.config.min_insync_replicas, len(row.replicas)),
         **known,
+        **(dict.fromkeys(TRAFFIC) if hosted is None or broker.broker_id not in in_sync else _traffic(broker, hosted)),
+    }
+
+
+def _traffic(broker: Broker, partition: Partition) -> Facts:
+    """What has lately come in, which a replica in sync knows, and gone out, which the leader knows."""
+    rates = partition.traffic.rates(broker.clock.now_ms())
+    return {
+        "last_write_ms": partition.last_write_ms(),
+        "records_in_per_s": round(rates.records_in, 3),
+        "bytes_in_per_s": round(rates.bytes_in, 3),
+        "bytes_out_per_s": None if partition.leadership is None else round(rates.bytes_out, 3),
     }
 
 

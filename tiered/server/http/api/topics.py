@@ -15,7 +15,15 @@ from tiered.config import ConfigChange, ConfigOperation
 from tiered.errors import InvalidRequest
 from tiered.rules.security.acl import Operation, ResourceType
 from tiered.server.http.api.lookups import topic_of
-from tiered.server.http.api.partition_facts import PARTITION, Facts, facts_here, facts_of, is_known_here, merged
+from tiered.server.http.api.partition_facts import (
+    PARTITION,
+    TRAFFIC,
+    Facts,
+    facts_here,
+    facts_of,
+    is_known_here,
+    merged,
+)
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.door.quotas import take_mutations
 from tiered.server.http.door.rights import may, may_see_topic, require_create
@@ -66,6 +74,21 @@ CONFIG = schema.Form(
         "type": (schema.text(), "type.name"),
     },
 )
+_RETENTION = (
+    (
+        "retention_ms",
+        "-1: no limit. All four are null without the right to describe the configs.",
+        "config.retention_ms",
+    ),
+    ("retention_bytes", "Of each partition; -1: no limit.", "config.retention_bytes"),
+    ("local_retention_ms", "On brokers' disks, as it counts: -2 is resolved.", "config.effective_local_retention_ms"),
+    (
+        "local_retention_bytes",
+        "The same, of each partition; -1: no limit.",
+        "config.effective_local_retention_bytes",
+    ),
+)
+_UNTOLD_RETENTION: dict[str, None] = {name: None for name, _, _ in _RETENTION}
 _TOPIC_FIELDS: dict[str, schema.Field] = {
     "topic": (schema.text(), "name"),
     "topic_id": (schema.text(), lambda topic: str(topic.topic_id)),
@@ -75,9 +98,11 @@ _TOPIC_FIELDS: dict[str, schema.Field] = {
     "under_replicated": schema.integer("Partitions with a replica that is not in sync."),
     "offline": schema.integer("Partitions without a leader."),
     "record_count": schema.integer("How many offsets there are: at least as many as records."),
-    "local_bytes": schema.integer("On one broker for each partition; replicas are not added up."),
-    "cold_bytes": schema.integer(),
+    "local_bytes": schema.integer("On the disk of one broker for each partition; replicas are not added up."),
+    "cold_bytes": schema.integer("In the object store."),
+    **TRAFFIC,
     "cleanup_policy": (schema.text("delete, compact, or both."), lambda topic: ",".join(topic.config.cleanup_policy)),
+    **{name: (schema.nullable(schema.integer(text, minimum=-1)), read) for name, text, read in _RETENTION},
     "tier_records": schema.record(
         {
             "cold": schema.integer("Only in the object store."),
@@ -102,7 +127,7 @@ async def topics(request: web.Request) -> web.StreamResponse:
     # In an order that is the same at every broker.
     seen = (each for each in broker.topics if may_see_topic(request, each.name))
     by_name = sorted(seen, key=lambda each: each.name)
-    found = (topic_fields(broker, each, merged(facts_here(broker, each), told.get(each.name, {}))) for each in by_name)
+    found = (topic_fields(request, each, merged(facts_here(broker, each), told.get(each.name, {}))) for each in by_name)
     items = ({name: fields[name] for name in fields if name not in left_out} for fields in found)
     return await json_with_list(request, {}, "topics", items)
 
@@ -179,8 +204,10 @@ async def delete(request: web.Request) -> web.Response:
     return web.Response(status=204)
 
 
-def topic_fields(broker: Broker, topic: Topic, partitions: list[Facts]) -> dict[str, Any]:
+def topic_fields(request: web.Request, topic: Topic, partitions: list[Facts]) -> dict[str, Any]:
     """A topic in JSON. `record_count` is what its offsets allow: an upper bound."""
+    broker = request.app[BROKER]
+    may_see_retention = may(request, Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic.name)
     added_up = {
         name: sum(each[name] for each in partitions) for name in ("under_replicated", "local_bytes", "cold_bytes")
     }
@@ -192,7 +219,26 @@ def topic_fields(broker: Broker, topic: Topic, partitions: list[Facts]) -> dict[
         tier_records=_tier_records(partitions),
         partitions=partitions,
         **added_up,
+        **_traffic_of(partitions),
+        **({} if may_see_retention else _UNTOLD_RETENTION),
     )
+
+
+def _traffic_of(partitions: list[Facts]) -> Facts:
+    """The traffic of all these partitions. What one of them does not know is unknown of the whole."""
+    # A leader of an older version does not tell them.
+    if not partitions or any(facts.get("records_in_per_s") is None for facts in partitions):
+        return dict.fromkeys(TRAFFIC)
+    writes_ms = [facts["last_write_ms"] for facts in partitions if facts["last_write_ms"] is not None]
+    rates: Facts = {
+        name: round(sum(facts[name] for facts in partitions), 3) for name in ("records_in_per_s", "bytes_in_per_s")
+    }
+    out = [facts["bytes_out_per_s"] for facts in partitions]
+    return {
+        **rates,
+        "bytes_out_per_s": None if None in out else round(sum(out), 3),
+        "last_write_ms": max(writes_ms, default=None),
+    }
 
 
 def _tier_records(partitions: list[dict[str, Any]]) -> dict[str, int]:
@@ -215,7 +261,7 @@ async def _with_configs(request: web.Request, topic: Topic) -> dict[str, Any]:
     broker = request.app[BROKER]
     may_see = may(request, Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic.name)
     configs = _configs(broker, topic) if may_see else []
-    return {**topic_fields(broker, topic, partitions), "configs": configs}
+    return {**topic_fields(request, topic, partitions), "configs": configs}
 
 
 def _configs(broker: Broker, topic: Topic) -> list[dict[str, Any]]:

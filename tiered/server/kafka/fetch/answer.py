@@ -123,7 +123,7 @@ async def answer_in_turns(request: RawRequest, asked: FetchRequest, found: Fetch
 def telling(request: RawRequest, asked: FetchRequest, found: FetchLook, told: FetchAnswer) -> Iterator[None]:
     """Adds what each partition is answered."""
     version = request.context.api_version
-    counters = request.context.broker.counters
+    counters, now_ms = request.context.broker.counters, request.context.broker.clock.now_ms()
     for topic, entries in found.topics:
         answers = []
         for entry in entries:
@@ -139,6 +139,7 @@ def telling(request: RawRequest, asked: FetchRequest, found: FetchLook, told: Fe
                 counters.fetched_bytes += length
                 counters.fetched_local_bytes += 0 if entry.cold_max_bytes else length
                 if entry.partition is not None:
+                    entry.partition.traffic.begin(now_ms)
                     entry.partition.traffic.fetched_bytes += length
             yield
         told.results.append(FetchTopicResult(topic.name, topic.topic_id, answers))
