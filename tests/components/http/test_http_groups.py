@@ -166,6 +166,27 @@ def test_lag_is_kept_over_time(sampling: BrokerProcess) -> None:
     assert found.index(3) < found.index(8) < len(found) - 1
 
 
+def test_a_lag_says_for_how_long_a_record_waits(sampling: BrokerProcess) -> None:
+    create(sampling, "waits", 2)
+    produce(sampling, "waits", 5)
+    produce(sampling, "waits", 5, partition=1)
+    commit(sampling, "patient", waits_0=2, waits_1=5)
+
+    def waits_ms() -> tuple[int, int, int]:
+        (listed,) = (
+            group for group in ask(sampling, "GET", "/groups").body["groups"] if group["group_id"] == "patient"
+        )
+        found = ask(sampling, "GET", "/groups/patient").body
+        behind, caught_up = (offset["lag_ms"] or 0 for offset in found["offsets"])
+        assert found["lag_ms"] in (None, behind)
+        return listed["lag_ms"] or 0, behind, caught_up
+
+    eventually(lambda: min(waits_ms()[:2]) > 300, "the oldest record waits for longer and longer", sampling)
+    assert waits_ms()[2] == 0
+    commit(sampling, "patient", waits_0=5)
+    eventually(lambda: waits_ms() == (0, 0, 0), "nothing waits", sampling)
+
+
 def test_lag_has_a_gap_while_sql_is_away_and_goes_on_afterwards(
     make_broker: Callable[..., BrokerProcess], postgres_url: str, postgres_server: "PostgresServer"
 ) -> None:

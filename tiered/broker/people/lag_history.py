@@ -60,6 +60,11 @@ class GroupLag:
     partitions: tuple[PartitionLag, ...]
 
     @property
+    def lag_ms(self) -> int:
+        """That of the partition whose oldest record that is not committed waits the longest."""
+        return max((partition.lag_ms for partition in self.partitions), default=0)
+
+    @property
     def topics(self) -> list[str]:
         return sorted({each.topic for each in self.partitions})
 
@@ -170,6 +175,15 @@ class LagHistory:
                 break
         self.latest = MappingProxyType(await self._lags(rows))
         self._read_ms = self._context.clock.monotonic_ms()
+
+    def lag_ms(self, key: TopicPartition, committed_offset: int) -> int | None:
+        """For how long at least the first record above the committed offset is in the log; None for a partition that
+        no sample was taken of, as before the first one."""
+        watched = self._growth.get(key)
+        if watched is None:
+            return None
+        grew_ms = watched.grew_past(committed_offset)
+        return 0 if grew_ms is None else max(0, int(self._context.clock.monotonic_ms()) - grew_ms)
 
     def history(self, group_id: str, *, since_ms: int) -> list[Sample]:
         """The group's samples, oldest first; empty for a group without any."""

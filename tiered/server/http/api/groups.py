@@ -13,10 +13,11 @@ from aiohttp import web
 from tiered.broker.broker import Broker
 from tiered.broker.groups.values import GroupSummary
 from tiered.broker.partitions.topics import Topic
-from tiered.broker.people.consumed_partitions import consumed_partitions
+from tiered.broker.people.consumed_partitions import ConsumedPartition, consumed_partitions
 from tiered.broker.people.lag_history import SAMPLES, GroupLag
 from tiered.broker.people.offset_reset import reset_offsets
 from tiered.errors import InvalidRequest
+from tiered.ids import TopicPartition
 from tiered.rules.groups.offset_reset import Target, ToEarliest, ToLatest, ToOffset, ToTimestamp
 from tiered.rules.partition.partition_state import LogBounds
 from tiered.rules.security.acl import Operation, ResourceType
@@ -78,14 +79,22 @@ _SUMMARY: dict[str, schema.Field] = {
     "protocol_type": schema.text(),
 }
 _COORDINATOR = schema.integer("Which broker it is.")
+_LAG_MS = schema.integer(
+    "For how long at least the oldest record that the group has not committed is in the log; 0 without a lag. Null "
+    "when nothing is committed, and until the broker has watched the partition for a moment."
+)
 _LISTED = schema.Form(
     {
         **_SUMMARY,
         "members": (schema.integer(), "member_count"),
         "coordinator": _COORDINATOR,
         "lag": schema.nullable(schema.integer("Null when nothing is committed.")),
+        "lag_ms": schema.nullable(_LAG_MS),
         "topics": schema.array(schema.text()),
     }
+)
+_LAG = schema.Form(
+    {"lag": schema.integer(), "lag_ms": schema.integer(), "topics": schema.array(schema.text())},
 )
 _GROUPS = schema.record(
     {
@@ -121,6 +130,7 @@ _OFFSET = schema.Form(
         "high_watermark": (schema.integer(), "bounds.high_watermark"),
         "log_start_offset": (schema.integer(), "bounds.log_start_offset"),
         "lag": schema.nullable(schema.integer()),
+        "lag_ms": schema.nullable(_LAG_MS),
         "committed_at_ms": (schema.nullable(schema.integer()), lambda each: each.row and each.row.committed_at_ms),
         "member_id": (
             schema.nullable(schema.text("Who reads it now.")),
@@ -135,6 +145,7 @@ _GROUP = schema.Form(
         "generation": schema.integer(minimum=-1),
         "coordinator": _COORDINATOR,
         "lag": schema.nullable(schema.integer()),
+        "lag_ms": schema.nullable(_LAG_MS),
         "members": schema.array(_MEMBER.schema),
     },
     and_then={"offsets": schema.array(_OFFSET.schema)},
@@ -180,8 +191,8 @@ async def groups(request: web.Request) -> web.StreamResponse:
 
 
 def _listed(broker: Broker, group: GroupSummary, lag: GroupLag | None) -> Mapping[str, Any]:
-    known, topics = (None, []) if lag is None else (lag.lag, lag.topics)
-    return _LISTED.of(group, coordinator=broker.broker_id, lag=known, topics=topics)
+    known = {"lag": None, "lag_ms": None, "topics": []} if lag is None else _LAG.of(lag)
+    return _LISTED.of(group, coordinator=broker.broker_id, **known)
 
 
 @handled_by_coordinator(GROUP)
@@ -194,14 +205,25 @@ async def group(request: web.Request) -> web.StreamResponse:
     found = await consumed_partitions(described, stored, topics=broker.topics, log_bounds=broker.log_bounds)
     offsets = [each for each in found if may_see_topic(request, each.topic)]
     lags = [each.lag for each in offsets if each.lag is not None]
+    waits_ms = [_lag_ms(broker, partition) for partition in offsets]
+    known_waits_ms = [wait_ms for wait_ms in waits_ms if wait_ms is not None]
     fields = _GROUP.of(
         described,
         group_id=group_id,
         coordinator=broker.broker_id,
         lag=sum(lags) if lags else None,
+        lag_ms=max(known_waits_ms, default=None),
         members=[_MEMBER.of(each, assignment=_seen(request, each.assignment)) for each in described.members],
     )
-    return await json_with_list(request, fields, "offsets", map(_OFFSET.of, offsets))
+    items = (_OFFSET.of(shown, lag_ms=wait_ms) for shown, wait_ms in zip(offsets, waits_ms, strict=True))
+    return await json_with_list(request, fields, "offsets", items)
+
+
+def _lag_ms(broker: Broker, consumed: ConsumedPartition) -> int | None:
+    topic = broker.topics.find(consumed.topic)
+    if topic is None or consumed.row is None or not consumed.lag:
+        return consumed.lag
+    return broker.lag.lag_ms(TopicPartition(topic.topic_id, consumed.partition), consumed.row.committed_offset)
 
 
 def _seen(request: web.Request, assignment: Mapping[str, Sequence[int]]) -> dict[str, list[int]]:

@@ -35,8 +35,8 @@ HOLDER = schema.Form(
 TRAFFIC: dict[str, schema.Schema] = {
     "last_write_ms": schema.nullable(
         schema.integer(
-            "When the newest record was written; after a restart, its timestamp. Null without records, and where neither "
-            "the leader nor a replica in sync answers.",
+            "When the newest record was written; after a restart, its timestamp. Null without records, and where "
+            "neither the leader nor a replica in sync answers.",
             minimum=-schema.LONG_MAX,
         )
     ),
