@@ -105,6 +105,8 @@ from tiered.runtime import BlockingPool, Clock
 log = logging.getLogger(__name__)
 
 LAST_WORDS_MS = 5_000
+LONG_TRANSACTION_MS = 3_000
+"""Most transactions are shorter."""
 REPORT_INTERVAL_MS = 5_000
 SETTLE_INTERVAL_MS = 1_000
 RESIGN_INTERVAL_MS = 500
@@ -625,6 +627,22 @@ class Broker:
         since_ms = [at_ms for partition in led if (at_ms := tier_plan.disk_only_since_ms(partition)) is not None]
         return max(0, now_ms - min(since_ms, default=now_ms))
 
+    def held_back(self) -> tuple[int, int]:
+        """(partitions led here in which an open transaction keeps readers of committed records waiting for longer than
+        transactions usually take, the longest wait in ms)"""
+        now_ms = self.clock.now_ms()
+        waits_ms = []
+        for partition in self.topics.partitions():
+            if partition.transactions.is_any_open and partition.leadership is not None:
+                holder = partition.transactions.holder(partition.high_watermark, partition.log_start_offset)
+                if (
+                    holder is not None
+                    and holder.since_ms is not None
+                    and now_ms - holder.since_ms > LONG_TRANSACTION_MS
+                ):
+                    waits_ms.append(now_ms - holder.since_ms)
+        return len(waits_ms), max(waits_ms, default=0)
+
     def overdue_end_offset(self, partition: Partition) -> int:
         """Offsets from the partition's `cold_end_offset` up to here should be in the object store by now."""
         timeout_ms = self.settings.tiering.tiered_upload_timeout_ms
@@ -634,6 +652,7 @@ class Broker:
         """`serving`, and what an operator should look at."""
         failed = [partition.name for partition in self.topics.partitions() if partition.log.failed]
         backlog_bytes, backlog_age_ms = self.upload_backlog()
+        held_back_partitions, held_back_ms = self.held_back()
         return {
             "serving": self.serving,
             "broker": self.broker_id,
@@ -643,6 +662,8 @@ class Broker:
             "upload_backlog_bytes": backlog_bytes,
             "upload_backlog_age_ms": backlog_age_ms,
             "disk_only_age_ms": self.disk_only_age_ms(),
+            "held_back_partitions": held_back_partitions,
+            "held_back_ms": held_back_ms,
             "metadata_went_back": self.state.metadata_went_back is not None,
             "sql_away": self.database.times.is_failing,
             "store_away": self.store.trouble is StoreTrouble.AWAY,

@@ -83,6 +83,16 @@ def test_a_partition_says_whose_transaction_holds_it_back_and_since_when(
     assert free["held_back_by"] is None
 
 
+def test_health_says_how_many_partitions_a_long_transaction_holds_back_and_for_how_long(broker: BrokerProcess) -> None:
+    topic = create(broker, "long-held", partitions=2)
+    before = broker.health()["held_back_partitions"]
+    made = begun(broker.bootstrap, "long-held", topic, "a")
+    eventually(lambda: broker.health()["held_back_partitions"] > before, "it is open for more than 3 s")
+    assert broker.health()["held_back_ms"] > 3_000
+    made.abort_transaction(WAIT_S)
+    eventually(lambda: broker.health()["held_back_partitions"] <= before, "readers go on")
+
+
 def test_an_abort_by_hand_lets_readers_go_on_and_fences_the_producer(broker: BrokerProcess) -> None:
     topic = create(broker, "stuck")
     made = begun(broker.bootstrap, "stuck", topic)

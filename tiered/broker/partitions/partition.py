@@ -433,7 +433,7 @@ class Partition(ColdEnd):
             self.log.append(buffer, 0, len(buffer), headers, base_offset=base_offset, now_ms=now_ms, aborted=aborted)
             for header, offset, marker in placed:
                 self.producers.note(header, offset, now_ms, marker)
-                self.transactions.note(header, offset, marker)
+                self.transactions.note(header, offset, marker, now_ms)
             self._grew(leadership, len(buffer), batches=len(due), records=len(due), now_ms=now_ms)
         return refused
 
@@ -457,7 +457,7 @@ class Partition(ColdEnd):
         if header.producer_id >= 0:
             self.producers.note(header, base_offset, now_ms)
             if header.attributes & TRANSACTIONAL_BIT:
-                self.transactions.note(header, base_offset, None)
+                self.transactions.note(header, base_offset, None, now_ms)
         self._grew(leadership, end - position, batches=1, records=header.record_count, now_ms=now_ms)
         end_offset = base_offset + header.last_offset_delta + 1
         return Appended(base_offset, end_offset, log_append_time_ms, self.log_start_offset, self.leader_epoch)
@@ -514,7 +514,7 @@ class Partition(ColdEnd):
                         continue  # Of a kind that ends no transaction.
                     self.producers.note(header, header.base_offset, now_ms, marker)
                     if header.attributes & TRANSACTIONAL_BIT:
-                        self.transactions.note(header, header.base_offset, marker)
+                        self.transactions.note(header, header.base_offset, marker, now_ms)
         if self._is_in_sync:
             self._replicated(runs, now_ms)
 

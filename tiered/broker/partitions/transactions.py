@@ -74,8 +74,8 @@ def in_their_places(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldingTransaction:
-    """The open transaction at which the last stable offset stands. `since_ms` is the time of its first record as far as
-    that is known: after a restart, of the oldest of its last batches."""
+    """The open transaction at which the last stable offset stands. `since_ms` is when its first record came, as far as
+    that is known: after a restart, the time of the oldest of its last batches."""
 
     producer_id: int
     first_offset: int
@@ -126,13 +126,13 @@ class PartitionTransactions:
             stable_offset = next(iter(self._unstable), high_watermark)
         return min(high_watermark, max(log_start_offset, stable_offset))
 
-    def note(self, header: BatchHeader, base_offset: int, marker: TransactionMarker | None) -> None:
-        """A transactional batch is in the log."""
+    def note(self, header: BatchHeader, base_offset: int, marker: TransactionMarker | None, now_ms: int) -> None:
+        """A transactional batch came into the log at `now_ms`. Its own time may be what the producer has copied."""
         if marker is None:
             before = len(self._open)
             self._open.note(header, base_offset, marker)
             if len(self._open) > before:
-                self._unstable[base_offset] = header.base_timestamp_ms
+                self._unstable[base_offset] = now_ms
                 self.is_any_open = True
             return
         self._end_verifications(header.producer_id)

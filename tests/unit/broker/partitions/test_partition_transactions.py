@@ -337,10 +337,10 @@ def test_the_last_stable_offset_is_that_of_the_batches_and_never_goes_back(steps
     for kind, producer_id, number in steps:
         offset = len(naive.batches)
         if kind == "records":
-            transactions.note(transactional_header(producer_id), offset, None)
+            transactions.note(transactional_header(producer_id), offset, None, 0)
             naive.batches.append((producer_id, "records"))
         elif kind == "end":
-            transactions.note(marker_header(producer_id), offset, marker)
+            transactions.note(marker_header(producer_id), offset, marker, 0)
             naive.batches.append((producer_id, "end"))
         elif kind == "commit up to":
             high_watermark = min(offset, high_watermark + number)
@@ -384,6 +384,13 @@ def test_after_a_restart_it_is_since_the_oldest_batch_that_is_remembered() -> No
     entries = (ProducerEntry(producer_id=7, producer_epoch=0, batches=batches, current_transaction_first_offset=5),)
     made = PartitionTransactions(entries, end_offset=8, stable_offset=5)
     assert made.holder(8, 0) == HoldingTransaction(producer_id=7, first_offset=5, since_ms=5)
+
+
+def test_records_of_long_ago_that_are_copied_in_a_transaction_hold_back_since_they_came() -> None:
+    transactions = PartitionTransactions((), end_offset=0, stable_offset=0)
+    header = transactional_header(7)._replace(base_timestamp_ms=1)
+    transactions.note(header, 0, None, NOW_MS)
+    assert transactions.holder(1, 0) == HoldingTransaction(producer_id=7, first_offset=0, since_ms=NOW_MS)
 
 
 def test_a_transaction_that_has_ended_is_not_told_while_its_marker_is_on_its_way(tmp_path: Path) -> None:

@@ -26,6 +26,11 @@ HEALTH = record(
         "disk_full": boolean("True while writes are refused to keep a reserve."),
         "upload_backlog_bytes": integer("Bytes of closed segments that wait for their upload."),
         "disk_only_age_ms": integer("Age of the oldest record led here that the object store does not have."),
+        "held_back_partitions": integer(
+            "Partitions led here in which an open transaction has kept readers of committed records waiting for longer "
+            "than 3 s."
+        ),
+        "held_back_ms": integer("How long at the longest, since the transaction's first record; 0 without any."),
         "store_away": boolean("True while the object store does not answer."),
         "store_trouble": nullable(
             text("Why the newest operation of the object store failed.", allowed=[each.value for each in StoreTrouble])
