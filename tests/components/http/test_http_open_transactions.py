@@ -81,6 +81,8 @@ def test_a_partition_says_whose_transaction_holds_it_back_and_since_when(
     assert held["held_back_by"]["first_offset"] == 2
     assert abs(held["held_back_by"]["since_ms"] - described["started_at_ms"]) < 60_000
     assert free["held_back_by"] is None
+    listed = {topic["topic"]: topic["held_back_since_ms"] for topic in ask(broker, "GET", "/topics").body["topics"]}
+    assert listed["paid"] == held["held_back_by"]["since_ms"]
 
 
 def test_health_says_how_many_partitions_a_long_transaction_holds_back_and_for_how_long(broker: BrokerProcess) -> None:

@@ -4,6 +4,7 @@ Reads the cluster's image and what the leaders know, so it answers while SQL is 
 through `admin`, as the same request of Kafka's protocol does.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 from aiohttp import web
@@ -97,6 +98,9 @@ _TOPIC_FIELDS: dict[str, schema.Field] = {
     "replication_factor": schema.integer(),
     "under_replicated": schema.integer("Partitions with a replica that is not in sync."),
     "offline": schema.integer("Partitions without a leader."),
+    "held_back_since_ms": schema.nullable(
+        schema.integer("Since when an open transaction has kept readers of committed records waiting in a partition.")
+    ),
     "record_count": schema.integer("How many offsets there are: at least as many as records."),
     "local_bytes": schema.integer("On the disk of one broker for each partition; replicas are not added up."),
     "cold_bytes": schema.integer("In the object store."),
@@ -215,6 +219,7 @@ def topic_fields(request: web.Request, topic: Topic, partitions: list[Facts]) ->
         topic,
         replication_factor=broker.image.replication_factor(topic.topic_id) or topic.replication_factor,
         offline=sum(each["leader"] < 0 for each in partitions),
+        held_back_since_ms=min(_held_back_since_ms(partitions), default=None),
         record_count=sum(each["high_watermark"] - each["log_start_offset"] for each in partitions),
         tier_records=_tier_records(partitions),
         partitions=partitions,
@@ -222,6 +227,11 @@ def topic_fields(request: web.Request, topic: Topic, partitions: list[Facts]) ->
         **_traffic_of(partitions),
         **({} if may_see_retention else _UNTOLD_RETENTION),
     )
+
+
+def _held_back_since_ms(partitions: list[Facts]) -> Iterator[int]:
+    holders = (facts["held_back_by"] for facts in partitions if facts["held_back_by"] is not None)
+    return (holder["since_ms"] for holder in holders if holder["since_ms"] is not None)
 
 
 def _traffic_of(partitions: list[Facts]) -> Facts:
