@@ -162,7 +162,7 @@ def settle(page: Page, name: str) -> None:
     if "delete" in name:
         page.get_by_role("button", name="Delete records").click()
         page.get_by_label("those before an offset").check()
-        page.get_by_label("The first offset that stays").fill("250")
+        page.get_by_label("First offset to keep").fill("250")
         page.get_by_role("button", name="Show what would be deleted").click()
         page.get_by_label("Type the name").fill("pay")
     if "held" in name:

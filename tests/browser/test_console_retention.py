@@ -19,9 +19,9 @@ def test_what_retention_would_do_is_shown_with_its_reason(console: Console, stag
     page.get_by_label("Partition", exact=True).blur()
     rows = page.get_by_role("table", name="Segments of partition 1")
     expect(rows).to_contain_text(told["runs"][0]["why"])
-    expect(rows.get_by_text("stays").first).to_be_visible()
+    expect(rows.get_by_text("kept").first).to_be_visible()
     expect(page.get_by_role("table", name="Copies on the leader's disk")).to_be_visible()
-    expect(page.get_by_role("table", name="What it obeys")).to_contain_text("retention.ms")
+    expect(page.get_by_role("table", name="Configs that decide this")).to_contain_text("retention.ms")
     assert "partition=1" in page.url
 
 
@@ -33,10 +33,12 @@ def test_a_snapshot_is_shown_as_what_holds_a_segment(browser: Browser, tmp_path:
         broker.wait_cold("held", end_offset=100)
         with Console(browser, broker) as console:
             page = console.go("topics/held/retention")
-            expect(page.get_by_role("table", name="Segments of partition 0").get_by_text("goes").first).to_be_visible()
+            expect(
+                page.get_by_role("table", name="Segments of partition 0").get_by_text("deleted").first
+            ).to_be_visible()
             assert main(["snapshot", "create", "audit", "held", "--http", broker.http]) == 0
             console.come_back()
-            expect(page.get_by_role("table", name="Held by snapshots and readers")).to_contain_text("snapshot audit")
+            expect(page.get_by_role("table", name="Kept for snapshots and readers")).to_contain_text("snapshot audit")
             expect(page.get_by_role("table", name="Segments of partition 0")).to_contain_text("snapshot audit")
             assert console.complaints == []
     finally:
@@ -50,7 +52,7 @@ def test_a_missing_object_is_a_finding_with_what_to_do(browser: Browser, tmp_pat
     try:
         with Console(browser, broker) as console:
             page = console.go("brokers/findings")
-            expect(page.locator("main")).to_contain_text("NothingDisk, metadata store and object store agree")
+            expect(page.locator("main")).to_contain_text("No findingsDisks, metadata store and object store agree")
             stage.create(broker, "lost", 1, {"segment.bytes": "20000"})
             stage.produce(broker, "lost", (stage.order(number) for number in range(200)))
             broker.wait_cold("lost", end_offset=50)
@@ -69,6 +71,8 @@ def test_a_missing_object_is_a_finding_with_what_to_do(browser: Browser, tmp_pat
             expect(page.locator(".top")).to_contain_text("Trouble")
             page.get_by_role("link", name=re.compile("disagree about")).click()
             expect(page.locator("#title")).to_have_text("Findings")
+            section = page.get_by_role("navigation", name="Sections").locator("a[aria-current=page]")
+            expect(section).to_have_text("Findings 1 (1 finding)")
             assert console.complaints == []
     finally:
         broker.ensure_stopped()

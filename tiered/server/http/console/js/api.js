@@ -60,7 +60,7 @@ export async function send(method, path, body) {
     }
     return answerOf(answer);
   }
-  throw new ApiError(403, "the broker refuses this page: reload it");
+  throw new ApiError(403, "The broker refused this change: reload the page, then try again.");
 }
 
 async function ask(url, { signal = null, ...options }) {
@@ -90,7 +90,7 @@ export async function answerOf(answer) {
   try {
     content = await answer.json();
   } catch {
-    throw new ApiError(answer.status, `The broker answered ${answer.status} without JSON: is something between it and this page?`);
+    throw new ApiError(answer.status, `The broker answered ${answer.status} without JSON. Is there a proxy between the broker and this page?`);
   }
   if (!answer.ok) throw new ApiError(answer.status, content.message ? `The broker says: ${sentence(content.message)}` : `The broker answered ${answer.status}.`);
   return content;

@@ -48,7 +48,7 @@ export function numbersIn(text) {
 
 export function offsetIn(text) {
   const number = Number(text);
-  if (text.trim() === "" || !Number.isSafeInteger(number) || number < 0) throw new Error("An offset is a whole number from 0 on.");
+  if (text.trim() === "" || !Number.isSafeInteger(number) || number < 0) throw new Error("An offset is a whole number, 0 or greater.");
   return number;
 }
 
@@ -62,7 +62,7 @@ export function timeIn(text) {
 export function pairsIn(text) {
   return text.split("\n").filter((line) => line.trim() !== "").map((line) => {
     const equals = line.indexOf("=");
-    if (equals < 1) throw new Error(`“${line.trim().slice(0, 60)}” has no name=value.`);
+    if (equals < 1) throw new Error(`“${line.trim().slice(0, 60)}” is not of the form name=value.`);
     return [line.slice(0, equals).trim(), line.slice(equals + 1)];
   });
 }

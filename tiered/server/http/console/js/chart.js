@@ -1,7 +1,7 @@
 // Lines over time. Owns scales and words: each chart says in a sentence, and in a table, what it draws.
 
 import { h } from "./dom.js";
-import { clock, dateTime, whole } from "./format.js";
+import { clock, counted, dateTime, whole } from "./format.js";
 
 const HEIGHT = 190;
 const BOTTOM = 22;
@@ -36,7 +36,7 @@ export function lagChart(samples, { fromMs, toMs, intervalMs, cursor, moved }) {
         x: `${share * 100}%`, y: HEIGHT - 5, "text-anchor": share === 0 ? "start" : share === 1 ? "end" : "middle", class: share % 0.5 === 0 ? null : "wide",
       }, clock(fromMs + share * (toMs - fromMs)))),
       near && h("line", { class: "cursor", x1: `${x(near[0])}%`, x2: `${x(near[0])}%`, y1: TOP, y2: HEIGHT - BOTTOM }))),
-    h("figcaption", null, near ? `${dateTime(near[0])}: ${whole(near[1])} behind` : lagWords(samples)));
+    h("figcaption", null, near ? `${dateTime(near[0])}: ${counted(near[1], "record")} behind` : lagWords(samples)));
 }
 
 /** What the chart says, in words. */
@@ -46,7 +46,7 @@ export function lagWords(samples) {
   const [mostMs, most] = samples.reduce((a, b) => (b[1] > a[1] ? b : a));
   const first = samples[0][1];
   const trend = last > first * 1.05 + 1 ? "more than" : last < first * 0.95 - 1 ? "less than" : "about the same as";
-  return `Lag ${whole(last)} at ${clock(lastMs)}, ${trend} at ${clock(samples[0][0])} (${whole(first)}); most was ${whole(most)} at ${clock(mostMs)}.`;
+  return `Lag ${whole(last)} at ${clock(lastMs)}, ${trend} at ${clock(samples[0][0])} (${whole(first)}); the highest was ${whole(most)} at ${clock(mostMs)}.`;
 }
 
 /** A tiny line without axes, beside a figure that says the newest value. */

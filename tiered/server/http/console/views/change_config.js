@@ -26,18 +26,18 @@ export function changeConfig(topic, config, { changed }) {
       h("p", null, config.documentation),
       h("dl", { class: "pairs" },
         h("dt", null, "Topic"), h("dd", { class: "mono" }, topic),
-        h("dt", null, "Now"), h("dd", { class: "mono" }, valueOf(config), meaning(config)),
-        h("dt", null, "Set"), h("dd", null, ownOf(config) ? "for this topic" : "not here: the value is the broker's")),
+        h("dt", null, "Current value"), h("dd", { class: "mono" }, valueOf(config), meaning(config)),
+        h("dt", null, "Source"), h("dd", null, ownOf(config) ? "set for this topic" : "the broker's value")),
       field("config-value", "New value", choices
         ? h("select", { id: "config-value", value: form.value, "data-first": true, "aria-describedby": "config-value-hint", on: { change: set } }, choices.map((each) => h("option", { value: each }, each)))
         : h("input", { id: "config-value", value: form.value, spellcheck: "false", "data-first": true, "aria-describedby": "config-value-hint", "aria-invalid": form.problem ? "true" : null, on: { input: set } }),
       { hint: isChanged
         ? ["From ", h("span", { class: "mono" }, valueOf(config)), " to ", h("span", { class: "mono" }, form.value || "(empty)"), meaning({ ...config, value: form.value }), "."]
-        : ["Nothing is changed yet."] }),
+        : ["Nothing has changed yet."] }),
       form.problem && problem(form.problem),
       h("div", { class: "buttons" },
         ownOf(config) && action({ class: "start", disabled: form.busy,
-          on: { click: () => apply({ reset: [config.name] }, `${config.name} is the broker's again.`) } }, "Back to the broker's value"),
+          on: { click: () => apply({ reset: [config.name] }, `${config.name} has the broker's value again.`) } }, "Back to the broker's value"),
         h("button", { type: "button", on: { click: close } }, "Cancel"),
         submit(form, ["Change it", "Changing …"], () => apply({ set: { [config.name]: form.value } }, `${config.name} is now ${form.value}.`), { disabled: !isChanged })),
     ];

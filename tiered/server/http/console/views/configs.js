@@ -22,7 +22,7 @@ export function configsTab({ name, query, changed, topic }) {
       { id: "name", name: "Config", sort: (each) => each.name, cell: (each) => [
         h("span", { class: "mono breaks" }, named(each.name)), h("p", { class: "soft wide documentation" }, each.documentation)] },
       { id: "value", name: "Value", class: "breaks", cell: (each) => [h("span", { class: "mono" }, named(valueOf(each))), meaning(each)] },
-      { id: "source", name: "From", wide: true, sort: (each) => `${rank(each)} ${each.name}`, cell: (each) => [
+      { id: "source", name: "Source", wide: true, sort: (each) => `${rank(each)} ${each.name}`, cell: (each) => [
         ownOf(each) ? h("span", { class: "tag" }, "this topic") : h("span", { class: "soft" }, SOURCES[each.source] || each.source),
         isInert(each) && h("div", null, h("span", { class: "tag" }, "no effect here"))] },
       { id: "change", name: "Change", head: h("span", { class: "unseen" }, "Change"), right: true, cell: (each) => !each.read_only && (ownOf(each) || !isInert(each)) && action({
@@ -37,7 +37,7 @@ export function configsTab({ name, query, changed, topic }) {
     const own = data.configs.filter(ownOf).length;
     return [
       h("div", { class: "bar", key: "bar" }, table.search("Find a config by name or meaning")),
-      panel("Configs", { about: own === 0 ? "all of them as the broker has them" : `${whole(own)} set for this topic` }, table.draw(data.configs, { stale: topic.isStale })),
+      panel("Configs", { about: own === 0 ? "all have the broker's values" : `${whole(own)} set for this topic` }, table.draw(data.configs, { stale: topic.isStale })),
     ];
   }
   return { draw, stop() {} };

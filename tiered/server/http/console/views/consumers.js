@@ -15,7 +15,7 @@ export function consumersTab({ name, followers }) {
       trouble(followers),
       followers.data.left > 0 && notice("warn", `${whole(followers.data.left)} more groups read this topic; `, h("a", { href: "#/groups" }, "all groups"), " lists them."),
       panel("Consumer groups of this topic", {}, rows.length === 0
-        ? h("div", { class: "empty" }, h("p", null, "No group has committed an offset in this topic. Read it as one with:"),
+        ? h("div", { class: "empty" }, h("p", null, "No group has committed an offset in this topic. Start one that reads it with:"),
           command(`kcat -b ${broker ? `${broker.host}:${broker.port}` : "127.0.0.1:9092"} -G my-group ${name}`))
         : plainTable("Consumer groups of this topic", [
           { name: "Group", cell: (each) => h("a", { href: link(["groups", each.id]), class: "breaks" }, named(each.id)) },

@@ -9,9 +9,9 @@ import { link } from "../js/router.js";
 import { makeTable, plainTable } from "../js/table.js";
 
 const PRICES = {
-  cold_usd_per_gib_month: "Object store, a GiB and month",
-  local_usd_per_gib_month: "Local disk, a GiB and month",
-  upload_usd_per_1000: "1,000 PUT requests to the object store",
+  cold_usd_per_gib_month: "Object store, per GiB and month",
+  local_usd_per_gib_month: "Brokers' disks, per GiB and month",
+  upload_usd_per_1000: "Object store, per 1,000 PUT requests",
 };
 
 export function costView({ query, changed }) {
@@ -27,25 +27,25 @@ export function costView({ query, changed }) {
       { id: "store", name: "Object store", right: true, sort: (each) => each.cold_bytes, cell: (each) => sized(each.cold_bytes) },
       { id: "objects", name: "Objects", right: true, wide: true, sort: (each) => each.cold_objects, cell: (each) => whole(each.cold_objects) },
       { id: "retired", name: "Waiting to be deleted", right: true, wide: true, sort: (each) => each.retired_bytes, cell: (each) => sized(each.retired_bytes) },
-      { id: "disk", name: "On disk", right: true, wide: true, sort: (each) => each.local_bytes, cell: (each) => sized(each.local_bytes) },
-      { id: "storecost", name: "Store, a month", right: true, wide: true, sort: (each) => each.storage_usd_per_month, cell: (each) => dollars(each.storage_usd_per_month) },
-      { id: "diskcost", name: "Disk, a month", right: true, wide: true, sort: (each) => each.local_usd_per_month, cell: (each) => dollars(each.local_usd_per_month) },
-      { id: "total", name: "In all, a month", right: true, sort: (each) => each.total_usd_per_month, cell: (each) => h("strong", null, dollars(each.total_usd_per_month)) },
+      { id: "disk", name: "On disks, all replicas", right: true, wide: true, sort: (each) => each.local_bytes, cell: (each) => sized(each.local_bytes) },
+      { id: "storecost", name: "Store, per month", right: true, wide: true, sort: (each) => each.storage_usd_per_month, cell: (each) => dollars(each.storage_usd_per_month) },
+      { id: "diskcost", name: "Disks, per month", right: true, wide: true, sort: (each) => each.local_usd_per_month, cell: (each) => dollars(each.local_usd_per_month) },
+      { id: "total", name: "Total per month", right: true, sort: (each) => each.total_usd_per_month, cell: (each) => h("strong", null, dollars(each.total_usd_per_month)) },
     ],
-    empty: () => h("p", { class: "empty soft" }, "There is no topic yet, so nothing costs anything."),
+    empty: () => h("p", { class: "empty soft" }, "There is no topic yet, so there is no cost."),
   });
 
   function draw() {
-    const page = [head({ title: "Cost", source: cost, subtitle: "What the data that is held now costs in a month, by this broker's prices. Requests and traffic are not in it." }), trouble(cost)];
+    const page = [head({ title: "Cost", source: cost, subtitle: "What the stored data costs a month, at the prices in this broker's settings. Requests and network traffic are not included." }), trouble(cost)];
     if (cost.data === null) return page;
     const { topics, prices, total_usd_per_month: total } = cost.data;
     const sum = (name) => topics.reduce((all, each) => all + each[name], 0);
     page.push(
       h("dl", { class: "figures", key: "figures" },
-        figure("In all, a month", dollars(total), "", counted(topics.length, "topic")),
+        figure("Total per month", dollars(total), "", counted(topics.length, "topic")),
         sizeFigure("In the object store", sum("cold_bytes"), counted(sum("cold_objects"), "object")),
-        sizeFigure("Waiting to be deleted", sum("retired_bytes"), "still paid for, until the purge grace is over"),
-        sizeFigure("On disk", sum("local_bytes"), "every replica is paid for")),
+        sizeFigure("Waiting to be deleted", sum("retired_bytes"), "no longer in the topics; paid for until tiered.purge.grace.ms is over"),
+        sizeFigure("On disks, all replicas", sum("local_bytes"), "each replica costs as much")),
       topics.length > 10 && h("div", { class: "bar", key: "bar" }, table.search("Find a topic")),
       panel("By topic", {}, table.draw(topics, { stale: cost.isStale })),
       panel("Prices", { about: "settings of the broker" }, plainTable("Prices", [

@@ -36,10 +36,10 @@ export function createTopic({ created, brokers = 1 }) {
       entry("name", "Name", form, set, { hint: "Letters, digits, dots, underscores and hyphens.", first: true }),
       entry("partitions", "Partitions", form, set, { hint: "How many consumers of one group can share the work. Empty: the broker's default.", mode: "numeric" }),
       brokers > 1 && entry("replicas", "Replicas", form, set, { hint: "How many brokers hold each partition. Empty: the broker's default.", mode: "numeric" }),
-      entry("retention", "Keep records for (days)", form, set, { hint: "Over both tiers. Empty: the broker's default.", mode: "decimal" }),
+      entry("retention", "Keep records for (days)", form, set, { hint: "On disks and in the object store together. Empty: the broker's default.", mode: "decimal" }),
       field("new-configs", "Other configs", h("textarea", { id: "new-configs", rows: "3", spellcheck: "false", placeholder: "local.retention.ms=3600000", value: form.configs,
         "aria-describedby": "new-configs-hint", "aria-invalid": form.problems.configs ? "true" : null, on: { input: set("configs") } }),
-      { hint: "One name=value a line.", wrong: form.problems.configs }),
+      { hint: "One name=value per line.", wrong: form.problems.configs }),
       form.problem && problem(form.problem),
       buttons(close, submit(form, ["Create the topic", "Creating …"], create)),
     ];
@@ -58,7 +58,7 @@ function bodyOf(form) {
   for (const [id, name] of [["partitions", "partitions"], ["replicas", "replication_factor"]]) {
     if (form[id].trim() === "") continue;
     body[name] = Number(form[id]);
-    if (!Number.isInteger(body[name]) || body[name] < 1) form.problems[id] = "Give a whole number from 1 on.";
+    if (!Number.isInteger(body[name]) || body[name] < 1) form.problems[id] = "Give a whole number, 1 or greater.";
   }
   if (form.retention.trim() !== "") {
     const days = Number(form.retention);

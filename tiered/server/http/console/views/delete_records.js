@@ -10,7 +10,7 @@ import { counted, whole } from "../js/format.js";
 import { field, notice, problem, radios } from "../js/parts.js";
 import { plainTable } from "../js/table.js";
 
-const TARGETS = [["end", "all there are now: empty it"], ["offset", "those before an offset"], ["time", "those before a time"]];
+const TARGETS = [["end", "all records: empty the topic"], ["offset", "those before an offset"], ["time", "those before a time"]];
 
 export function deleteRecords(name, data, { changed }) {
   const form = { to: "end", partitions: "", offset: "0", at: "", typed: "", plan: null, problem: null, busy: false };
@@ -38,7 +38,7 @@ export function deleteRecords(name, data, { changed }) {
         } catch (error) {
           form.plan = null;
           await changed();
-          throw new Error(`${counted(done, "partition")} of ${whole(wanted.length)} are done; at partition ${each.partition}: ${error.message}`);
+          throw new Error(`Records of ${whole(done)} of ${counted(wanted.length, "partition")} are deleted. Partition ${each.partition} failed: ${error.message}`);
         }
       }
       close();
@@ -48,17 +48,17 @@ export function deleteRecords(name, data, { changed }) {
 
     const count = form.plan === null ? 0 : total(form.plan);
     return [
-      h("p", null, "Topic ", h("strong", { class: "mono" }, name), ": what is deleted goes from both tiers and cannot be had back. Groups that have not read it go on after it."),
+      h("p", null, "Topic ", h("strong", { class: "mono" }, name), ": records are deleted on disks and in the object store, and cannot be restored. Groups that have not read them go on after them."),
       radios("which", TARGETS, form.to, set("to"), { legend: "Which records", choices: true }),
-      form.to === "offset" && field("before-offset", "The first offset that stays", h("input", { id: "before-offset", inputmode: "numeric", value: form.offset, on: { input: set("offset") } })),
-      form.to === "time" && field("before-time", "The first time that stays, in your zone", h("input", { id: "before-time", type: "datetime-local", step: "1", value: form.at, on: { input: set("at") } })),
+      form.to === "offset" && field("before-offset", "First offset to keep", h("input", { id: "before-offset", inputmode: "numeric", value: form.offset, on: { input: set("offset") } })),
+      form.to === "time" && field("before-time", "Keep records from this time on (your time zone)", h("input", { id: "before-time", type: "datetime-local", step: "1", value: form.at, on: { input: set("at") } })),
       field("of-partitions", "Partitions", h("input", { id: "of-partitions", value: form.partitions, placeholder: "all", "aria-describedby": "of-partitions-hint", on: { input: set("partitions") } }),
         { hint: "Numbers with commas between them, such as 0, 3. Empty: all of them." }),
       form.plan !== null && preview(form.plan, count),
       count > 0 && typedName(form, name, "topic", redraw),
       form.problem && problem(form.problem),
       buttons(close, form.plan === null
-        ? submit(form, ["Show what would be deleted", "Asking …"], look, { key: "look" })
+        ? submit(form, ["Show what would be deleted", "Loading …"], look, { key: "look" })
         : submit(form, [`Delete ${counted(count, "record")}`, "Deleting …"], remove, { key: "do", class: "danger", disabled: count === 0 || !isTyped(form, name) })),
     ];
   });
@@ -93,9 +93,9 @@ function preview(plan, count) {
     count === 0 ? notice("plain", "Nothing would be deleted: no record is older.") : notice("bad", `This would delete up to ${counted(count, "record")}.`),
     h("div", { class: "limited" }, plainTable("What would be deleted", [
       { name: "Partition", cell: (each) => String(each.partition) },
-      { name: "Begins at", right: true, cell: (each) => whole(each.start) },
-      { name: "Would begin at", right: true, cell: (each) => whole(each.before) },
+      { name: "First offset now", right: true, cell: (each) => whole(each.start) },
+      { name: "First offset then", right: true, cell: (each) => whole(each.before) },
       { name: "Deleted", right: true, cell: (each) => whole(each.before - each.start) },
-      { name: "Stay", right: true, wide: true, cell: (each) => whole(each.end - each.before) },
+      { name: "Kept", right: true, wide: true, cell: (each) => whole(each.end - each.before) },
     ], plan, (each) => each.partition)));
 }

@@ -1,4 +1,4 @@
-// What disk, metadata store and object store disagree about, what to do, and how far each broker has looked.
+// Where disk, metadata store and object store disagree, what to do about it, and how much each broker has checked.
 
 import { get } from "../js/api.js";
 import { h } from "../js/dom.js";
@@ -21,31 +21,31 @@ export function findingsView({ query, changed }) {
         state(GRAVE.has(each.kind) ? "bad" : "warn", each.kind), h("div", { class: "breaks" }, named(each.message)),
         h("div", { class: "soft breaks" }, named(each.advice)), each.name && h("code", { class: "breaks" }, named(each.name))] },
       { id: "since", name: "Since", right: true, wide: true, sort: (each) => each.found_at_ms, cell: (each) => moment(each.found_at_ms) },
-      { id: "broker", name: "Found by", right: true, wide: true, sort: (each) => each.broker_id, cell: (each) => String(each.broker_id) },
+      { id: "broker", name: "Found by broker", right: true, wide: true, sort: (each) => each.broker_id, cell: (each) => String(each.broker_id) },
     ],
-    empty: () => h("div", { class: "empty" }, state("good", "Nothing"), h("p", null, "Disk, metadata store and object store agree as far as they were looked at.")),
+    empty: () => h("div", { class: "empty" }, state("good", "No findings"), h("p", null, "Disks, metadata store and object store agree, as far as the brokers have checked.")),
   });
 
   function draw() {
     const data = found.data;
     const page = [head({
-      crumbs: [["Brokers", "#/brokers"]], title: "Findings", source: found,
-      subtitle: data && `${data.findings.length === 0 ? "No findings" : counted(data.findings.length, "finding")}; docs/reconcile.md explains each kind`,
+      title: "Findings", source: found,
+      subtitle: data && `${data.findings.length === 0 ? "No findings" : counted(data.findings.length, "finding")}. docs/reconcile.md explains each kind.`,
     }), trouble(found)];
     if (data === null) return page;
     const omitted = data.brokers.reduce((all, each) => all + each.omitted, 0);
     return [...page,
-      data.silent.length > 0 && notice("warn", `What broker ${data.silent.join(", ")} found is missing: no answer.`),
-      omitted > 0 && notice("warn", `${counted(omitted, "finding")} more had no room; the brokers' logs have them.`),
+      data.silent.length > 0 && notice("warn", `The findings of broker ${data.silent.join(", ")} are missing: it did not answer.`),
+      omitted > 0 && notice("warn", `${counted(omitted, "more finding")} did not fit into this list; the brokers' logs have them.`),
       data.findings.length > 10 && h("div", { class: "bar", key: "bar" }, table.search("Find a finding")),
       panel("What is wrong", {}, table.draw(data.findings, { stale: found.isStale })),
-      panel("How far each broker is", {}, plainTable("How far each broker is", [
+      panel("What each broker has checked", {}, plainTable("What each broker has checked", [
         { name: "Broker", cell: (each) => String(each.broker_id) },
-        { name: "Looks", wide: true, cell: (each) => (each.enabled ? state("good", "yes") : state("warn", "switched off")) },
-        { name: "All objects looked for", right: true, cell: (each) => counted(each.turns, "time") },
-        { name: "Objects", right: true, wide: true, cell: (each) => whole(each.objects) },
-        { name: "Chunks read", right: true, wide: true, cell: (each) => sized(each.scrubbed_bytes) },
-        { name: "All chunks read", right: true, cell: (each) => (each.scrub_turn_ended_at_ms > 0 ? moment(each.scrub_turn_ended_at_ms) : "not yet") },
+        { name: "Checking", wide: true, cell: (each) => (each.enabled ? state("good", "on") : state("warn", "switched off")) },
+        { name: "Full checks of all objects", right: true, cell: (each) => whole(each.turns) },
+        { name: "Objects checked", right: true, wide: true, cell: (each) => whole(each.objects) },
+        { name: "Data read and checked", right: true, wide: true, cell: (each) => sized(each.scrubbed_bytes) },
+        { name: "Last time all data was read", right: true, cell: (each) => (each.scrub_turn_ended_at_ms > 0 ? moment(each.scrub_turn_ended_at_ms) : "not yet") },
       ], data.brokers, (each) => each.broker_id))];
   }
   return { title: () => "Findings", draw, stop: () => found.stop() };

@@ -11,13 +11,13 @@ import { deleteRecords } from "./delete_records.js";
 
 export function manageTab({ name, topic, go, cluster }) {
   function draw(data) {
-    if (data.internal) return notice("plain", "This topic is the broker's own: nothing about it can be changed here.");
+    if (data.internal) return notice("plain", "This is an internal topic: it cannot be changed here.");
     return [
-      task("Add partitions", `There ${data.partition_count === 1 ? "is 1 partition" : `are ${whole(data.partition_count)} partitions`}. There can be more, never fewer; keys go to other partitions from then on.`,
+      task("Add partitions", `There ${data.partition_count === 1 ? "is 1 partition" : `are ${whole(data.partition_count)} partitions`}. Partitions can be added, never removed. Afterwards, new records of a key may go to another partition than before.`,
         action({ on: { click: () => addPartitions(name, data, cluster.data.cluster_id, topic) } }, "Add partitions")),
-      task("Delete records", "Those before an offset or a time, or all of them, which empties the topic. The topic, its configs and its offsets stay.",
+      task("Delete records", "Delete all records, or those before an offset or a time. The topic and its configs stay, and offsets go on from where they are.",
         action({ on: { click: () => deleteRecords(name, data, { changed: () => topic.refresh() }) } }, "Delete records")),
-      task("Delete the topic", "Its records and configs go, in both tiers.",
+      task("Delete the topic", "Delete its records, on disks and in the object store, and its configs.",
         action({ class: "danger", on: { click: () => deleteTopic(name, data, () => go(["topics"])) } }, "Delete the topic")),
     ];
   }
@@ -40,8 +40,8 @@ function addPartitions(name, data, clusterId, topic) {
       await topic.refresh();
     });
     return [
-      h("p", null, "Topic ", h("strong", { class: "mono" }, name), ` has ${counted(data.partition_count, "partition")}. Records that are there stay where they are; a key may go to another partition from now on, so its records are in order within each only.`),
-      field("partition-count", "Partitions in all",
+      h("p", null, "Topic ", h("strong", { class: "mono" }, name), ` has ${counted(data.partition_count, "partition")}. Existing records stay where they are. New records of a key may go to another partition, so a key's records are in order only within each partition.`),
+      field("partition-count", "Number of partitions",
         h("input", { id: "partition-count", inputmode: "numeric", value: form.count, "data-first": true, on: { input: (event) => { form.count = event.target.value; } } })),
       form.problem && problem(form.problem),
       buttons(close, submit(form, ["Add them", "Adding …"], add)),
@@ -59,7 +59,7 @@ function deleteTopic(name, data, gone) {
       gone();
     });
     return [
-      notice("bad", `This deletes up to ${counted(data.record_count, "record")} of ${counted(data.partition_count, "partition")}, and what groups have committed there. It cannot be undone.`),
+      notice("bad", `This deletes up to ${counted(data.record_count, "record")} in ${counted(data.partition_count, "partition")}, and the offsets that groups have committed there. It cannot be undone.`),
       typedName(form, name, "topic", redraw),
       form.problem && problem(form.problem),
       buttons(close, submit(form, ["Delete the topic", "Deleting …"], remove, { class: "danger", disabled: !isTyped(form, name) })),

@@ -10,7 +10,7 @@ import { counted, whole } from "../js/format.js";
 import { field, notice, problem, radios } from "../js/parts.js";
 import { plainTable } from "../js/table.js";
 
-const TARGETS = [["earliest", "the first record"], ["latest", "the end: skip everything there is"], ["offset", "an offset"], ["timestamp", "a time"]];
+const TARGETS = [["earliest", "the first record"], ["latest", "the end: skip all records up to now"], ["offset", "an offset"], ["timestamp", "a time"]];
 
 export function resetOffsets(group, data, { changed }) {
   const topics = [...new Set(data.offsets.map((each) => each.topic))].sort();
@@ -44,17 +44,17 @@ export function resetOffsets(group, data, { changed }) {
 
     const count = form.shown === null ? 0 : moved(form.shown).length;
     return [
-      h("p", null, "Group ", h("strong", { class: "mono" }, group), " has no members now. The next one that joins begins where this puts it."),
+      h("p", null, "Group ", h("strong", { class: "mono" }, group), " has no members now. The next consumer that joins starts at the new offsets."),
       field("reset-topic", "Topic", h("select", { id: "reset-topic", value: form.topic, "data-first": true, on: { change: set("topic") } }, topics.map((each) => h("option", { value: each }, each)))),
       field("reset-partitions", "Partitions", h("input", { id: "reset-partitions", value: form.partitions, placeholder: "all", "aria-describedby": "reset-partitions-hint", on: { input: set("partitions") } }),
         { hint: "Numbers with commas between them, such as 0, 3. Empty: all of them." }),
       radios("to", TARGETS, form.to, set("to"), { legend: "Move to", choices: true }),
       form.to === "offset" && field("reset-offset", "Offset", h("input", { id: "reset-offset", inputmode: "numeric", value: form.offset, on: { input: set("offset") } })),
-      form.to === "timestamp" && field("reset-at", "Time, in your zone", h("input", { id: "reset-at", type: "datetime-local", step: "1", value: form.at, on: { input: set("at") } })),
+      form.to === "timestamp" && field("reset-at", "Time (your time zone)", h("input", { id: "reset-at", type: "datetime-local", step: "1", value: form.at, on: { input: set("at") } })),
       form.shown !== null && preview(form.shown, count),
       form.problem && problem(form.problem),
       buttons(close, form.shown === null
-        ? submit(form, ["Show what would change", "Asking …"], look, { key: "look" })
+        ? submit(form, ["Show what would change", "Loading …"], look, { key: "look" })
         : submit(form, [`Reset ${counted(count, "offset")}`, "Resetting …"], reset, { key: "do", class: "danger", disabled: count === 0 })),
     ];
   });
@@ -85,9 +85,9 @@ function moved(offsets) {
 function direction(offsets) {
   const back = offsets.filter((each) => each.before !== null && each.after < each.before).length;
   const on = offsets.filter((each) => each.before !== null && each.after > each.before).length;
-  if (back > 0 && on > 0) return `${whole(back)} move back, whose records are read again; ${whole(on)} move on, whose records in between are skipped.`;
-  if (back > 0) return "Moving back, the group reads records again that it has read.";
-  return on > 0 ? "Moving on, the group skips the records in between." : "";
+  if (back > 0 && on > 0) return `${counted(back, "offset")} back: the group reads those records again. ${counted(on, "offset")} forward: the group skips the records in between.`;
+  if (back > 0) return "The group moves back and reads those records again.";
+  return on > 0 ? "The group moves forward and skips the records in between." : "";
 }
 
 function bodyOf(form) {

@@ -1,4 +1,4 @@
-// What the next round of retention would do to one partition, and why: the answer of the function that the leader obeys.
+// What the next retention check would do to one partition, and why: the answer of the function that the leader uses.
 
 import { get, part } from "../js/api.js";
 import { h } from "../js/dom.js";
@@ -27,17 +27,17 @@ export function retentionTab({ name, query, go, changed }) {
       !data.clock.trusted && notice("warn", `Nothing is deleted for its age: ${data.clock.reason}`),
       h("dl", { class: "figures", key: "figures" },
         figure("First offset", whole(data.log_start_offset), "", nextStart(data)),
-        sizeFigure("The next round deletes", data.retires.bytes, counted(data.retires.segments, "segment")),
-        sizeFigure("Stays", data.keeps.bytes, counted(data.keeps.segments, "segment")),
-        sizeFigure("Waits to leave the store", data.retired.bytes, waiting(data.retired))),
+        sizeFigure("The next check deletes", data.retires.bytes, counted(data.retires.segments, "segment")),
+        sizeFigure("It keeps", data.keeps.bytes, counted(data.keeps.segments, "segment")),
+        sizeFigure("Waits for deletion from the store", data.retired.bytes, waiting(data.retired))),
       runsPanel(`Segments of partition ${number}`, "oldest first, both tiers", data.runs),
       runsPanel("Copies on the leader's disk", "what local retention does", data.local_runs),
-      data.pins.length > 0 && panel("Held by snapshots and readers", {}, plainTable("Held by snapshots and readers", [
+      data.pins.length > 0 && panel("Kept for snapshots and readers", {}, plainTable("Kept for snapshots and readers", [
         { name: "By", class: "breaks", cell: (each) => named(each.name) },
         { name: "Offsets", cell: (each) => span(each.start_offset, each.end_offset) },
         { name: "Until", right: true, cell: (each) => (each.expires_at_ms === null ? "it is deleted" : moment(each.expires_at_ms)) },
       ], data.pins, (each) => each.name)),
-      panel("What it obeys", { about: `as broker ${data.broker_id} applies it` }, plainTable("What it obeys", [
+      panel("Configs that decide this", { about: `as broker ${data.broker_id} applies them` }, plainTable("Configs that decide this", [
         { name: "Config", cell: (config) => h("code", null, config) },
         { name: "Value", right: true, cell: (config) => valueOf(config, data.configs[config]) },
       ], CONFIGS, (config) => config))];
@@ -54,8 +54,8 @@ function runsPanel(title, about, runs) {
   if (runs.length === 0) return panel(title, { about }, h("p", { class: "empty" }, "No segments."));
   const table = plainTable(title, [
     { name: "Offsets", cell: (each) => span(each.base_offset, each.end_offset) },
-    { name: "What happens, and why", cell: (each) => [
-      each.deletes ? state("warn", "goes") : state("good", "stays"),
+    { name: "What the next check does, and why", cell: (each) => [
+      each.deletes ? state("warn", "deleted") : state("good", "kept"),
       h("div", { class: "soft" }, each.why, each.pin && [": ", h("span", { class: "breaks" }, named(each.pin))])] },
     { name: "Segments", right: true, wide: true, cell: (each) => whole(each.segments) },
     { name: "Size", right: true, cell: (each) => sized(each.size_bytes) },
@@ -69,13 +69,13 @@ function span(start, end) {
 }
 
 function nextStart({ log_start_offset: now, new_log_start_offset: next }) {
-  return next > now ? `the next round moves it to ${whole(next)}` : "the next round leaves it there";
+  return next > now ? `the next check moves it to ${whole(next)}` : "the next check leaves it there";
 }
 
 function waiting({ objects, pinned_objects: pinned, next_purge_ms: next }) {
   if (objects === 0) return "no object";
-  const held = pinned > 0 ? `, ${whole(pinned)} held` : "";
-  return `${counted(objects, "object")}${held}${next === null ? "" : `; the next at ${new Date(next).toLocaleString("en-GB")}`}`;
+  const held = pinned > 0 ? `, ${whole(pinned)} kept for readers` : "";
+  return `${counted(objects, "object")}${held}${next === null ? "" : `; the next is deleted at ${new Date(next).toLocaleString("en-GB")}`}`;
 }
 
 function valueOf(config, value) {
