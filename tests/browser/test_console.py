@@ -30,6 +30,12 @@ def test_a_topic_is_created_and_teaches_how_to_fill_it(console: Console, staged:
     configs = {each["name"]: each["value"] for each in made["configs"]}
     assert made["partition_count"] == 4
     assert (configs["retention.ms"], configs["local.retention.ms"]) == ("172800000", "3600000")
+    console.go("topics")
+    row = console.row("made-here")
+    expect(row).to_contain_text("2 days")
+    expect(row).to_contain_text("on disk: 1 hour")
+    expect(row).to_contain_text("never")
+    expect(console.row(stage.TIERED)).to_contain_text(" ago")
 
 
 def test_what_the_broker_refuses_is_told_in_its_words(console: Console) -> None:
@@ -204,17 +210,24 @@ def test_the_strip_says_what_it_draws(console: Console, staged: BrokerProcess) -
     words = strip.get_attribute("aria-label") or ""
     assert f"offsets 0 to {local_start - 1:,} only in the object store" in words
     assert f"offsets {local_start:,} to {cold_end - 1:,} on disk and in the object store" in words
-    assert "only on disk, being written" in words
-    expect(strip).to_have_attribute("aria-label", re.compile(r"group reports stands at 900"))
+    assert "only on disks, being written" in words
+    expect(strip).to_have_attribute("aria-label", re.compile(r"group reports has committed 900"))
     assert strip.locator("rect.bucket").count() >= 2
-    expect(page.get_by_role("table", name="Where groups stand")).to_contain_text("reports")
+    expect(page.get_by_role("table", name="Committed offsets of groups")).to_contain_text("reports")
+    expect(page.locator("main")).to_contain_text(
+        re.compile(
+            r"only on disks \(not yet in the object store\) was written .* ago; within 1 h it is in the object store"
+        )
+    )
 
 
 def test_lag_is_shown_now_and_over_time(console: Console, staged: BrokerProcess) -> None:
     found = staged.get(f"/api/v1/groups/{stage.LAGGING}")
     page = console.go("groups")
     expect(console.row(stage.LAGGING)).to_contain_text(f"{found['lag']:,}")
+    expect(console.row(stage.LAGGING).locator("td").nth(4)).to_have_text(re.compile(r"^\d+ (s|min)$"))
     page.get_by_role("link", name=stage.LAGGING, exact=True).click()
+    expect(page.locator(".figures")).to_contain_text("the oldest has waited for")
     chart = page.locator(".chart svg[role=img]")
     expect(chart).to_have_attribute("aria-label", re.compile(r"^Lag [\d,]+ at \d\d:\d\d:\d\d"))
     page.get_by_text("The samples as a table").click()
@@ -265,7 +278,7 @@ def test_changes_carry_the_token_and_are_refused_without_it(console: Console, st
 def test_cost_and_health_are_shown_with_their_units(console: Console) -> None:
     page = console.go("cost")
     expect(console.row(stage.TIERED)).to_contain_text(re.compile(r"(KiB|MiB).*\$"))
-    expect(page.get_by_role("table", name="Prices")).to_contain_text("a GiB and month")
+    expect(page.get_by_role("table", name="Prices")).to_contain_text("per GiB and month")
     page = console.go("")
     expect(page.get_by_role("region", name="Health")).to_contain_text("Produce and fetch are answered")
     expect(page.get_by_role("table", name="Brokers")).to_contain_text("controller")

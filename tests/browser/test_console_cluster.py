@@ -109,7 +109,7 @@ def test_dead_broker_is_seen_in_words_shapes_and_colours_without_a_barrier(
             expect(page.locator(".banner")).to_contain_text(
                 "Broker 3 is fenced: out of service, with its last heartbeat"
             )
-            expect(health.get_by_text("Of the brokers that answer")).to_have_count(5)
+            expect(health.get_by_text("Of the brokers that answer")).to_have_count(6)
             # payments has two replicas and needs both.
             expect(health).to_contain_text("below minimum")
             expect(page.locator(".top")).to_contain_text("Trouble")
@@ -145,7 +145,7 @@ def test_broker_that_hangs_is_shown_as_such_by_others_and_by_its_own_page(browse
             expect(own.page.locator(".top")).to_contain_text("No answer")
             expect(page.locator(".figures")).to_contain_text(re.compile("no answer|fenced"))
             expect(page.locator(".notice").last).to_contain_text("Its own figures below are from")
-            expect(page.get_by_role("region", name="Health")).to_contain_text("before: reachable")
+            expect(page.get_by_role("region", name="Health")).to_contain_text("last known: reachable")
             expect(page.locator(".banner")).to_contain_text(re.compile("Broker 3 .* missing here, or [0-9]+ s old"))
             expect(page.locator(".top")).not_to_contain_text("Healthy")
         finally:

@@ -150,7 +150,7 @@ def test_nothing_is_wider_than_a_phone(browser: Browser, staged: BrokerProcess) 
             console.go(address)
             expect(page.locator("main .panel").first).to_be_visible()
             assert console.overflow_px() <= 0, address
-        tabs = page.get_by_role("navigation", name="Of this topic").locator("ul")
+        tabs = page.get_by_role("navigation", name="Pages of this topic").locator("ul")
         console.go(f"topics/{stage.TIERED}")
         assert tabs.evaluate("list => list.scrollWidth <= list.clientWidth"), "a tab is cut off"
         console.go("")
@@ -253,7 +253,7 @@ def test_a_broker_that_is_gone_leaves_its_last_answer_marked_as_old(browser: Bro
             for section in ("Overview", "Brokers"):
                 page.get_by_role("link", name=section, exact=True).click()
                 expect(page.locator("#title")).to_have_text(section)
-                expect(page.get_by_role("region", name="Health").get_by_text("before: reachable")).to_have_count(2)
+                expect(page.get_by_role("region", name="Health").get_by_text("last known: reachable")).to_have_count(2)
                 expect(page.locator(".state-good, .state-warn")).to_have_count(0)
                 expect(page.locator(".notice-bad")).to_have_count(1)
             barriers(console, "nobody answers", WCAG)
@@ -281,7 +281,7 @@ def test_a_store_that_is_away_and_uploads_that_are_late_are_shown(browser: Brows
         with Console(browser, broker) as console:
             page = console.go("topics/late/partitions/0")
             strip = page.locator(".strip-large")
-            expect(strip).to_have_attribute("aria-label", re.compile("^offsets 0 to .* only on disk, upload overdue"))
+            expect(strip).to_have_attribute("aria-label", re.compile("^offsets 0 to .* only on disks, upload overdue"))
             expect(strip.locator("rect.overdue").first).to_be_visible()
             expect(page.get_by_role("table", name="Segments")).to_contain_text("upload overdue")
             expect(page.locator(".top")).to_contain_text("Degraded")

@@ -41,6 +41,27 @@ export function duration(ms) {
   return `${whole(Math.floor(hours / 24))} d`;
 }
 
+/** How long or how much a config keeps: "7 days", "for ever", "7 days or 1 GiB a partition". -1 is no limit. */
+export function kept({ ms = -1, bytes = -1 }) {
+  const limits = [ms >= 0 && span(ms), bytes >= 0 && `${size(bytes).replace(/\.0+ /, " ")} a partition`].filter(Boolean);
+  return limits.length === 0 ? "for ever" : limits.join(" or ");
+}
+
+/** "7 days", "36 hours", "90 min": in the largest unit that divides it. */
+function span(ms) {
+  for (const [name, unit] of [["day", 86_400_000], ["hour", 3_600_000]]) {
+    if (ms >= unit && ms % unit === 0) return counted(ms / unit, name);
+  }
+  return duration(ms);
+}
+
+/** Numbers a second, with as many digits as say something: "0", "0.2", "14", "1,200". */
+export function perSecond(number) {
+  if (number === 0) return "0";
+  if (number < 0.1) return "< 0.1";
+  return number < 10 ? number.toFixed(1).replace(/\.0$/, "") : whole(Math.round(number));
+}
+
 /** "just now", "4 s ago", "in 3 min". */
 export function ago(ms, nowMs = Date.now()) {
   const passed = nowMs - ms;

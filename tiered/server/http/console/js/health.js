@@ -3,6 +3,7 @@
 import { ago, counted, duration, size, whole } from "./format.js";
 
 const LATE_UPLOAD_MS = 10 * 60_000;
+const HANGING_MS = 60_000;
 const MANY = 5;
 const COLD_WAITS = "Records on disk are served; those that are only in the store cannot be read, and uploads wait on disk.";
 // Each word of `store_trouble`: what to show, and what to do.
@@ -30,6 +31,18 @@ export function healthWord(data) {
   const worst = Math.max(...checks.map(([, [kind]]) => KINDS.indexOf(kind)));
   if (KINDS[worst] === "bad") return ["bad", "Trouble"];
   return KINDS[worst] === "warn" ? ["warn", "Degraded"] : ["good", "Healthy"];
+}
+
+/** [count, meaning] of findings, or of partitions that are held back. */
+export function toLookAt(data, what) {
+  const reports = (data?.brokers || []).map((broker) => broker.health).filter(Boolean);
+  const sum = (read) => reports.reduce((total, report) => total + read(report), 0);
+  if (what === "findings") {
+    const count = sum((report) => Object.values(report.findings || {}).reduce((total, number) => total + number, 0));
+    return [count, counted(count, "finding")];
+  }
+  const count = what === "held back" ? sum((report) => report.held_back_partitions || 0) : 0;
+  return [count, `readers are held back in ${counted(count, "partition")}`];
 }
 
 /** A sentence on the brokers that are out of service or do not answer; null where there are none. */
@@ -97,6 +110,7 @@ export function checksOf(data) {
     ["Disk", summary.full.length ? ["bad", "Almost full"] : ["good", "Has room"], summary.full.length ? `Producing is refused${byBrokers(summary.full, several)} until there is room: free space, or lower local.retention.bytes.` : "Producing is accepted."],
     ["Partitions", ...partitions(summary)],
     ["Uploads", ...uploads(summary)],
+    ["Transactions", ...transactions(summary)],
     ["Findings", ...findings(summary)],
     ["Checkpoints", summary.stale ? ["quiet", `${whole(summary.stale)} to write`] : ["good", "Up to date"], summary.stale ? "The bucket does not describe the newest state yet; it is written every few seconds." : "The bucket alone says what is in it."]];
   // What the others say is not all: a mark of "good" would be too much.
@@ -123,6 +137,8 @@ function combined({ brokers, health }) {
     waiting: sum("upload_backlog_bytes"),
     waitingMs: Math.max(0, ...answers.map((answer) => answer.upload_backlog_age_ms || 0)),
     diskOnlyMs: Math.max(0, ...answers.map((answer) => answer.disk_only_age_ms || 0)),
+    heldBack: sum("held_back_partitions"),
+    heldBackMs: Math.max(0, ...answers.map((answer) => answer.held_back_ms || 0)),
     stale: sum("stale_checkpoints"),
     findings: answers.flatMap((answer) => Object.entries(answer.findings || {})).filter(([, count]) => count > 0),
     withoutSql: where((answer) => answer.sql_away),
@@ -181,10 +197,16 @@ function partitions({ failed }) {
   return [["bad", `${failed.length} failed`], `These take no more records: ${names}${failed.length > MANY ? ", …" : ""}. The broker's log says why. Repair that, which is mostly the disk, then restart the broker.`];
 }
 
+function transactions({ heldBack, heldBackMs }) {
+  if (heldBack === 0) return [["good", "None hold readers back"], "Consumers with isolation.level=read_committed wait for no long transaction."];
+  return [[heldBackMs > HANGING_MS ? "warn" : "quiet", `${counted(heldBack, "partition")} held back`],
+    `An open transaction keeps consumers with isolation.level=read_committed waiting there, for ${duration(heldBackMs)} at the longest. Transactions shows whose it is.`];
+}
+
 function findings({ findings: kinds }) {
   const count = kinds.reduce((all, [, each]) => all + each, 0);
   if (count === 0) return [["good", "None"], "Disk, metadata store and object store agree as far as they were looked at."];
-  return [[isGrave(kinds) ? "bad" : "warn", counted(count, "finding")], "What they disagree about, and what to do about each, is under Brokers, Findings."];
+  return [[isGrave(kinds) ? "bad" : "warn", counted(count, "finding")], "What they disagree about, and what to do about each, is under Findings."];
 }
 
 function isGrave(kinds) {

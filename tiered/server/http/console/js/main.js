@@ -5,8 +5,8 @@ import { announce } from "./announce.js";
 import { awayBecause, get } from "./api.js";
 import { closeDialog, redrawDialog } from "./dialog.js";
 import { h, render } from "./dom.js";
-import { duration } from "./format.js";
-import { healthWord, missingBrokers } from "./health.js";
+import { duration, whole } from "./format.js";
+import { healthWord, missingBrokers, toLookAt } from "./health.js";
 import { makeLastKnown } from "./last_known.js";
 import { mark, notice } from "./parts.js";
 import { poll } from "./poll.js";
@@ -30,7 +30,8 @@ import { transactionsView } from "../views/transactions.js";
 const TICK_MS = 1_000;
 const DRAW_MS = 120;
 const PAUSE_TIMES = 4;
-const SECTIONS = [["", "Overview"], ["topics", "Topics"], ["groups", "Groups"], ["brokers", "Brokers"], ["cost", "Cost"], ["access", "Access"]];
+const FINDINGS = "brokers/findings";
+const SECTIONS = [["", "Overview"], ["topics", "Topics"], ["groups", "Groups"], ["transactions", "Transactions"], ["brokers", "Brokers"], [FINDINGS, "Findings"], ["cost", "Cost"], ["access", "Access"]];
 
 let view = null;
 let route = { path: [], query: {} };
@@ -103,7 +104,7 @@ function viewOf([section, ...rest], context) {
   if (section === "cost" && rest.length === 0) return costView(context);
   return {
     title: () => "Not found",
-    draw: () => [h("h1", { tabindex: "-1", id: "title" }, "Nothing is shown at this address"), h("p", null, h("a", { href: "#/" }, "Go to the overview"))],
+    draw: () => [h("h1", { tabindex: "-1", id: "title" }, "There is no page at this address"), h("p", null, h("a", { href: "#/" }, "Go to the overview"))],
     stop() {},
   };
 }
@@ -117,16 +118,26 @@ function top() {
       "Tiered"),
     h("nav", { "aria-label": "Sections" },
       h("ul", { class: "nav" }, SECTIONS.map(([path, name]) =>
-        h("li", null, h("a", { href: `#/${path}`, "aria-current": (route.path[0] || "") === path ? "page" : null }, name))))),
+        h("li", null, h("a", { href: `#/${path}`, "aria-current": sectionOf(route.path) === path ? "page" : null }, name, badge(path)))))),
     h("div", { class: "end" }, h("a", { href: "#/brokers", class: "health", "aria-label": `Cluster: ${health()[1]}` }, mark(...health())), themeSwitch()),
   ];
+}
+
+function sectionOf(path) {
+  return path.slice(0, 2).join("/") === FINDINGS ? FINDINGS : path[0] || "";
+}
+
+/** How much there is to look at in a section, as far as the brokers that answer say. */
+function badge(path) {
+  const [count, meaning] = toLookAt(cluster.data, path === "transactions" ? "held back" : path === FINDINGS ? "findings" : "");
+  return count > 0 && [" ", h("span", { class: "badge", title: meaning }, whole(count), h("span", { class: "unseen" }, ` (${meaning})`))];
 }
 
 function health() {
   if (awayBecause() !== null) return ["bad", "No answer"];
   if (cluster.error?.status === 401 || cluster.error?.status === 403) return ["quiet", "Not shown to you"];
   if (cluster.error) return ["bad", cluster.error.status === 0 ? "No answer" : "Unknown"];
-  return cluster.data === null ? ["quiet", "Asking"] : healthWord(cluster.data);
+  return cluster.data === null ? ["quiet", "Loading"] : healthWord(cluster.data);
 }
 
 /** Who is away, once for the whole page: all of them, or some of the cluster's brokers. */
@@ -134,8 +145,8 @@ function banner(away) {
   const missing = missingBrokers(cluster.data);
   if (away === null && missing === null) return null;
   return h("div", { class: "banner", key: "banner" }, away !== null
-    ? notice("bad", `${away} What is shown is old, and nothing can be changed. This page asks again every few seconds.`)
-    : notice("warn", `${missing} `, h("a", { href: "#/brokers" }, "What that means"), "."));
+    ? notice("bad", `${away} This page shows what was last known, and nothing can be changed. It tries again every few seconds.`)
+    : notice("warn", `${missing} `, h("a", { href: "#/brokers" }, "See Brokers"), "."));
 }
 
 function bottom() {

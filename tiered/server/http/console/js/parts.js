@@ -14,14 +14,18 @@ const SHAPES = {
 
 const WORD_CHARS = 24;
 
-/** A state by shape, word and colour; while nobody answers, what it was. */
+/** What `local_bytes` of topics and partitions is, in words that are the same on every page. */
+export const ON_DISK = "On disk, one replica";
+export const ON_DISK_MEANS = "What one replica of each partition takes on its broker's disk. Other replicas take about as much.";
+
+/** A state by shape, word and colour; while no broker answers, the last known one. */
 export function state(kind, text) {
   return awayBecause() === null ? mark(kind, text) : before(text);
 }
 
 /** A state that was so before, and that nobody knows now. */
 export function before(text) {
-  return mark("quiet", `before: ${text.charAt(0).toLowerCase()}${text.slice(1)}`);
+  return mark("quiet", `last known: ${text.charAt(0).toLowerCase()}${text.slice(1)}`);
 }
 
 /** The same, for what is known whoever answers. */
@@ -52,6 +56,11 @@ export function moment(ms, { absolute = false } = {}) {
   return h("time", { datetime: iso, title: exactTime(ms), class: "number" }, absolute ? dateTime(ms) : ago(ms));
 }
 
+/** A dash for what nobody could tell, and why. */
+export function unknown(why) {
+  return h("span", { class: "soft", title: why }, "–", h("span", { class: "unseen" }, ` unknown: ${why}`));
+}
+
 export function sized(bytes) {
   return h("span", { class: "number" }, size(bytes));
 }
@@ -67,7 +76,7 @@ export function sizeFigure(name, bytes, note) {
 
 /** One line on how old the data is; a sentence when the broker no longer answers. */
 export function freshness(source) {
-  if (source.loadedAt === null) return h("p", { class: "freshness" }, source.error ? "No answer yet" : "Asking the broker …");
+  if (source.loadedAt === null) return h("p", { class: "freshness" }, source.error ? "No answer yet" : "Loading …");
   const passed = Date.now() - source.loadedAt;
   if (!source.isStale) return h("p", { class: "freshness" }, `Updated ${ago(source.loadedAt)}`);
   return h("p", { class: "freshness stale" }, `Stale: ${duration(passed)} old`);
@@ -77,8 +86,8 @@ export function freshness(source) {
     answers, which the page says once for all of it. */
 export function trouble(source) {
   if (source.error === null || (source.error.status === 0 && awayBecause() !== null)) return null;
-  const since = source.loadedAt === null ? "" : ` What is shown is from ${ago(source.loadedAt)}.`;
-  return notice("bad", `${source.error.message}${since} This page asks again every ${duration(source.everyMs)}.`);
+  const since = source.loadedAt === null ? "" : ` The data shown is from ${ago(source.loadedAt)}.`;
+  return notice("bad", `${source.error.message}${since} This page tries again every ${duration(source.everyMs)}.`);
 }
 
 export function notice(kind, ...children) {
@@ -104,7 +113,7 @@ export function radios(name, entries, chosen, change, { legend, choices = false 
 
 /** What stands where the answer will be: nothing yet, or why not. */
 export function asking(source) {
-  return trouble(source) || h("p", { class: "soft" }, "Asking the broker …");
+  return trouble(source) || h("p", { class: "soft" }, "Loading …");
 }
 
 /** A command and a button that copies it. */

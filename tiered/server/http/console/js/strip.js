@@ -51,7 +51,7 @@ export function segmentKind(segment, overdueEnd) {
 /** What the picture says, in words. */
 export function wordsOf(ranges, consumers = []) {
   if (ranges.length === 0) return "No records.";
-  const names = { cold: "only in the object store", both: "on disk and in the object store", hot: "only on disk", active: "only on disk, being written", overdue: "only on disk, upload overdue" };
+  const names = { cold: "only in the object store", both: "on disk and in the object store", hot: "only on disks", active: "only on disks, being written", overdue: "only on disks, upload overdue" };
   const merged = [];
   for (const range of ranges) {
     const last = merged[merged.length - 1];
@@ -60,7 +60,7 @@ export function wordsOf(ranges, consumers = []) {
   }
   const shown = merged.slice(0, 12).map((range) => `offsets ${whole(range.base)} to ${whole(range.end - 1)} ${names[range.kind]}`);
   if (merged.length > 12) shown.push(`${counted(merged.length - 12, "more range")}`);
-  const readers = consumers.slice(0, 20).map((each) => `group ${each.group} stands at ${whole(each.offset)}`);
+  const readers = consumers.slice(0, 20).map((each) => `group ${each.group} has committed ${whole(each.offset)}`);
   return `${[...shown, ...readers].join("; ")}.`;
 }
 
@@ -110,7 +110,7 @@ export function largeStrip(answer, consumers) {
 
 /** What the marks mean, in the same marks. */
 export function legend(kinds = ["hot", "both", "cold", "overdue", "consumer"]) {
-  const names = { hot: "hot: only on disk", active: "being written", both: "both", cold: "cold: only in the object store", overdue: "overdue: should be in the object store", consumer: "where a group stands" };
+  const names = { hot: "hot: only on disks (not yet in the object store)", active: "being written", both: "on disks and in the object store", cold: "cold: only in the object store", overdue: "overdue: its upload is late", consumer: "committed offset of a group" };
   return h("ul", { class: "legend", "aria-label": "Legend of the strips" }, kinds.map((kind) =>
     h("li", null, tierMark(kind), names[kind])));
 }
@@ -148,7 +148,7 @@ function bars(range, scale, top, height, step) {
 function marker(consumer, scale, top, bottom) {
   const at = `${scale(consumer.offset)}%`;
   return h("svg", { x: at, y: "0", class: "strip-marker", overflow: "visible", width: "1", height: String(bottom) },
-    consumer.group && h("title", null, `${consumer.group} stands at ${whole(consumer.offset)}`),
+    consumer.group && h("title", null, `${consumer.group} has committed ${whole(consumer.offset)}`),
     h("line", { class: "consumer-line", x1: "0", x2: "0", y1: String(top), y2: String(bottom) }),
     h("path", { class: "consumer", d: `M-4 ${top}H4L0 ${top + 5}Z` }));
 }

@@ -7,7 +7,7 @@ import { refine } from "./router.js";
 
 const PAGE_ROWS = 100;
 
-/** Column: { id, name, cell(row), sort?(row), right?, wide?, head?, class? }. `words(row)` is what the search looks at. */
+/** Column: { id, name, cell(row), sort?(row), right?, wide?, head?, title?, class? }. `words(row)` is what the search looks at. */
 export function makeTable({ caption, columns, keyOf, words = null, query = {}, order, changed, empty, noun = "rows", prefix = "" }) {
   const view = {
     search: query[`${prefix}q`] || "",
@@ -53,7 +53,7 @@ export function makeTable({ caption, columns, keyOf, words = null, query = {}, o
       const shown = found.slice((page - 1) * PAGE_ROWS, page * PAGE_ROWS);
       if (found.length === 0) {
         return h("div", { class: "empty" },
-          h("p", null, `None of ${whole(rows.length)} ${noun} has “${view.search}” in it.`),
+          h("p", null, `None of the ${whole(rows.length)} ${noun} contains “${view.search}”.`),
           h("button", { type: "button", on: { click: () => move({ search: "", page: 1 }) } }, "Show all"));
       }
       return [
@@ -71,8 +71,8 @@ export function makeTable({ caption, columns, keyOf, words = null, query = {}, o
   function header(column) {
     const sorted = view.order.replace(/^-/, "") === column.id;
     const falling = view.order.startsWith("-");
-    if (!column.sort) return h("th", { scope: "col", class: classes(column) }, column.head || column.name);
-    return h("th", { scope: "col", class: classes(column), "aria-sort": sorted ? (falling ? "descending" : "ascending") : null },
+    if (!column.sort) return h("th", { scope: "col", class: classes(column), title: column.title }, column.head || column.name);
+    return h("th", { scope: "col", class: classes(column), title: column.title, "aria-sort": sorted ? (falling ? "descending" : "ascending") : null },
       h("button", { type: "button", on: { click: () => move({ order: sorted && !falling ? `-${column.id}` : column.id, page: 1 }) } },
         column.name, h("span", { class: "arrow", "aria-hidden": "true" }, sorted ? (falling ? "↓" : "↑") : "")));
   }
@@ -80,7 +80,7 @@ export function makeTable({ caption, columns, keyOf, words = null, query = {}, o
 
 /** A short table without search or order. */
 export function plainTable(caption, columns, rows, keyOf) {
-  return drawn(caption, columns.map((column) => h("th", { scope: "col", class: classes(column) }, column.name)), columns, rows, keyOf);
+  return drawn(caption, columns.map((column) => h("th", { scope: "col", class: classes(column), title: column.title }, column.name)), columns, rows, keyOf);
 }
 
 function drawn(caption, headers, columns, rows, keyOf, stale = false) {

@@ -38,7 +38,7 @@ export function accessView({ query, changed }) {
       { id: "remove", name: "Remove", head: h("span", { class: "unseen" }, "Remove"), right: true, cell: (rule) => mayChangeRules() && action({
         class: "plain", "aria-label": `Remove: ${ruleWords(rule)}`,
         on: { click: () => removeRules(rule, { rules: acls.data.acls, you: you(), changed: refreshAll }) },
-      }, h("span", { class: "wide" }, "Remove"), h("span", { class: "narrow", "aria-hidden": "true" }, "✕")) },
+      }, h("span", { class: "wide" }, "Remove"), h("span", { class: "narrow boxed", "aria-hidden": "true" }, "✕")) },
     ],
     empty: () => nothing("There are no rules. One is made with:", "tiered acls add --principal User:ann --consumer --topic orders --group billing"),
   });

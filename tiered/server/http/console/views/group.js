@@ -11,7 +11,7 @@ import { action, asking, figure, head, moment, named, notice, panel, problem, ra
 import { poll } from "../js/poll.js";
 import { link, refine } from "../js/router.js";
 import { makeTable, plainTable } from "../js/table.js";
-import { groupState } from "./groups.js";
+import { LAG_IN_TIME, groupState, lagInTime } from "./groups.js";
 import { resetOffsets } from "./reset_offsets.js";
 
 const SPANS = [["5", "5 min"], ["15", "15 min"], ["60", "1 h"]];
@@ -32,10 +32,11 @@ export function groupView({ query, changed, go }, id) {
       { id: "committed", name: "Committed", right: true, sort: (each) => each.committed_offset ?? -1, cell: (each) => (each.committed_offset === null ? h("span", { class: "soft" }, "nothing") : whole(each.committed_offset)) },
       { id: "end", name: "End", right: true, wide: true, sort: (each) => each.high_watermark, cell: (each) => whole(each.high_watermark) },
       { id: "lag", name: "Lag", right: true, sort: (each) => each.lag ?? -1, cell: (each) => lagCell(each) },
+      { id: "time", name: "Lag in time", title: LAG_IN_TIME, right: true, wide: true, sort: (each) => each.lag_ms ?? -1, cell: lagInTime },
       { id: "at", name: "Committed at", right: true, sort: (each) => each.committed_at_ms ?? -1, cell: (each) => moment(each.committed_at_ms) },
-      { id: "member", name: "Read by", wide: true, class: "breaks", cell: (each) => (each.member_id ? h("span", { class: "mono" }, named(shortId(each.member_id))) : h("span", { class: "soft" }, "nobody")) },
+      { id: "member", name: "Assigned to", wide: true, class: "breaks", cell: (each) => (each.member_id ? h("span", { class: "mono" }, named(shortId(each.member_id))) : h("span", { class: "soft" }, "nobody")) },
     ],
-    empty: () => h("p", { class: "empty soft" }, "This group has committed nothing yet, and nothing is assigned to it."),
+    empty: () => h("p", { class: "empty soft" }, "This group has committed no offset yet, and no partition is assigned to it."),
   });
 
   function draw() {
@@ -55,7 +56,7 @@ export function groupView({ query, changed, go }, id) {
     page.push(
       h("dl", { class: "figures", key: "figures" },
         figure("State", groupState(data.state)),
-        figure("Lag", whole(data.lag), "", `records over ${counted(data.offsets.length, "partition")}`),
+        figure("Lag", whole(data.lag), "", lagNote(data)),
         figure("Members", whole(data.members.length), "", isIdle ? "idle: its offsets can be reset" : null),
         figure("Last commit", moment(Math.max(-1, ...data.offsets.map((each) => each.committed_at_ms ?? -1))))),
       !isIdle && h("p", { class: "soft", id: "why-not", key: "why-not" }, "Offsets can be reset, and the group deleted, once it has no members: stop its consumers first."),
@@ -74,16 +75,21 @@ export function groupView({ query, changed, go }, id) {
     const toMs = Math.max(lag.loadedAt, samples.at(-1)?.[0] ?? 0);
     // A broker that runs for a minute has a minute to show: the rest would be an empty picture.
     const fromMs = Math.max(toMs - Number(minutes) * 60_000, (samples[0]?.[0] ?? toMs - 60_000) - lag.data.interval_ms);
-    return panel("Lag over time", { end: spans, about: `records not read yet, a sample every ${duration(lag.data.interval_ms)}` }, h("div", { class: "panel-body" },
+    return panel("Lag over time", { end: spans, about: `records that are not committed yet, sampled every ${duration(lag.data.interval_ms)}` }, h("div", { class: "panel-body" },
       trouble(lag),
       lagChart(samples, { fromMs, toMs, intervalMs: lag.data.interval_ms, cursor, moved: (ms) => { cursor = ms; changed(); } }),
-      missing > 0 && h("p", { class: "soft" }, `For ${counted(missing, "sample")} nobody could tell: SQL was away.`),
+      missing > 0 && h("p", { class: "soft" }, `${counted(missing, "sample")} ${missing === 1 ? "is" : "are"} missing: SQL could not be reached.`),
       samples.length > 0 && h("details", null, h("summary", null, "The samples as a table"), h("div", { class: "limited" }, plainTable("Lag over time", [
         { name: "Time", cell: ([ms]) => clock(ms) }, { name: "Lag", right: true, cell: ([, value]) => whole(value) },
       ], thinned(samples), ([ms]) => ms)))));
   }
 
   return { title: () => `Group ${id}`, draw, stop() { group.stop(); lag.stop(); } };
+}
+
+function lagNote({ lag, lag_ms: ms, offsets }) {
+  const records = `records in ${counted(offsets.length, "partition")}`;
+  return lag > 0 && (ms ?? null) !== null ? `${records}; the oldest has waited for ${duration(ms)} at least` : records;
 }
 
 /** Deletes an idle group once its name was typed. */
@@ -97,7 +103,7 @@ function deleteGroup(id, data, gone) {
       gone();
     });
     return [
-      notice("bad", `This forgets ${counted(data.offsets.length, "committed offset")}. A consumer that joins under this name begins where its auto.offset.reset says. It cannot be undone.`),
+      notice("bad", `This deletes ${counted(data.offsets.length, "committed offset")}. A consumer that joins this group later starts where its auto.offset.reset says. It cannot be undone.`),
       typedName(form, id, "group", redraw),
       form.problem && problem(form.problem),
       buttons(close, submit(form, ["Delete the group", "Deleting …"], remove, { class: "danger", disabled: !isTyped(form, id) })),
@@ -106,18 +112,18 @@ function deleteGroup(id, data, gone) {
 }
 
 function membersOf(data) {
-  if (data.members.length === 0) return h("p", { class: "empty soft" }, "No members: nothing reads for this group now.");
+  if (data.members.length === 0) return h("p", { class: "empty soft" }, "No members: no consumer is running in this group.");
   return plainTable("Members", [
     { name: "Member", class: "breaks", cell: (each) => [h("span", { class: "mono" }, named(shortId(each.member_id))), each.instance_id && [" ", h("span", { class: "tag" }, `static: ${each.instance_id}`)]] },
     { name: "Client", class: "breaks", cell: (each) => named(each.client_id) },
     { name: "Host", wide: true, cell: (each) => each.client_host },
-    { name: "Reads", class: "breaks", cell: (each) => assigned(each.assignment) },
+    { name: "Assigned partitions", class: "breaks", cell: (each) => assigned(each.assignment) },
   ], data.members, (each) => each.member_id);
 }
 
 function assigned(assignment) {
   const entries = Object.entries(assignment);
-  if (entries.length === 0) return h("span", { class: "soft" }, "nothing now");
+  if (entries.length === 0) return h("span", { class: "soft" }, "none now");
   return entries.slice(0, 5).map(([topic, numbers]) => h("div", null, named(topic), ": ", h("span", { class: "number" }, inRanges(numbers))));
 }
 
@@ -134,7 +140,7 @@ export function inRanges(numbers) {
 
 function lagCell(row) {
   if (row.lag === null) return h("span", { class: "soft" }, "unknown");
-  if (row.committed_offset < row.log_start_offset) return h("span", { title: "The committed offset is below the first one: records were deleted before they were read." }, whole(row.lag), " ", h("span", { class: "tag" }, "lost some"));
+  if (row.committed_offset < row.log_start_offset) return h("span", { title: "The committed offset is below the first offset of the log: records were deleted before the group read them." }, whole(row.lag), " ", h("span", { class: "tag" }, "lost some"));
   return whole(row.lag);
 }
 

@@ -2,14 +2,22 @@
 
 import { get } from "../js/api.js";
 import { h } from "../js/dom.js";
-import { counted, whole } from "../js/format.js";
-import { command, head, named, notice, panel, state, trouble } from "../js/parts.js";
+import { counted, duration, whole } from "../js/format.js";
+import { command, head, named, notice, panel, state, trouble, unknown } from "../js/parts.js";
 import { poll } from "../js/poll.js";
 import { link } from "../js/router.js";
 import { makeTable } from "../js/table.js";
 import { memberCount } from "./overview.js";
 
 const STATES = { stable: "good", empty: "quiet", dead: "quiet" };
+
+export const LAG_IN_TIME = "For how long at least the oldest record that the group has not committed has been in the log";
+
+export function lagInTime({ lag, lag_ms: ms }) {
+  if (lag === null) return null;
+  if ((ms ?? null) === null) return unknown("the broker has not watched the log for long enough");
+  return lag === 0 ? h("span", { class: "soft" }, "none") : h("span", { class: "number" }, duration(ms));
+}
 
 export function groupState(name) {
   return state(STATES[name.toLowerCase()] || "warn", name);
@@ -27,19 +35,20 @@ export function groupsView({ query, changed, cluster }) {
       { id: "kind", name: "Protocol", wide: true, sort: (each) => each.kind, cell: (each) => (each.kind === "consumer" ? "consumer (KIP-848)" : each.kind) },
       { id: "members", name: "Members", right: true, sort: memberCount, cell: (each) => whole(memberCount(each)) },
       { id: "lag", name: "Lag", right: true, sort: (each) => each.lag ?? -1, cell: (each) => (each.lag === null ? h("span", { class: "soft" }, "nothing committed") : whole(each.lag)) },
+      { id: "time", name: "Lag in time", title: LAG_IN_TIME, right: true, wide: true, sort: (each) => each.lag_ms ?? -1, cell: lagInTime },
       { id: "topics", name: "Topics", wide: true, cell: (each) => topicsOf(each) },
     ],
     empty: () => h("div", { class: "empty" }, h("h3", null, "There is no consumer group yet"),
-      h("p", null, "A group is there as soon as a consumer joins it or commits an offset. With kcat:"),
+      h("p", null, "A group exists as soon as a consumer joins it or commits an offset. With kcat:"),
       command(`kcat -b ${cluster.data ? `${cluster.data.brokers[0].host}:${cluster.data.brokers[0].port}` : "127.0.0.1:9092"} -G my-group my-topic`)),
   });
 
   function draw() {
     const found = groups.data?.groups;
     return [
-      head({ title: "Consumer groups", source: groups, subtitle: found && counted(found.length, "group"), actions: [h("a", { href: "#/transactions" }, "Open transactions")] }),
+      head({ title: "Consumer groups", source: groups, subtitle: found && counted(found.length, "group") }),
       trouble(groups),
-      groups.data?.silent_brokers.length > 0 && notice("warn", `The groups of broker ${groups.data.silent_brokers.join(", ")} are missing: it did not answer.`),
+      groups.data?.silent_brokers.length > 0 && notice("warn", `The groups that broker ${groups.data.silent_brokers.join(", ")} coordinates are missing: it did not answer.`),
       found && found.length > 0 && h("div", { class: "bar", key: "bar" }, table.search("Find a group by its name or a topic")),
       found && panel("All groups", {}, table.draw(found, { stale: groups.isStale })),
     ];

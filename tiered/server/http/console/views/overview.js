@@ -4,7 +4,7 @@ import { get } from "../js/api.js";
 import { spark } from "../js/chart.js";
 import { h } from "../js/dom.js";
 import { counted, duration, size, sizeParts, whole } from "../js/format.js";
-import { asking, command, figure, head, named, panel, sizeFigure, sized, trouble } from "../js/parts.js";
+import { ON_DISK, ON_DISK_MEANS, asking, command, figure, head, named, panel, sizeFigure, sized, trouble } from "../js/parts.js";
 import { poll } from "../js/poll.js";
 import { link } from "../js/router.js";
 import { legend, topicStrip } from "../js/strip.js";
@@ -28,8 +28,8 @@ export function overviewView({ cluster, changed }) {
       h("dl", { class: "figures", key: "figures" },
         figure("Topics", whole(totals.topics), "", counted(totals.partitions, "partition")),
         figure("Groups", whole(totals.groups), "", counted(totals.connections_open, "open connection")),
-        sizeFigure("On disk (hot)", totals.local_bytes, `${cluster.data.brokers.length > 1 ? "all replicas of the newest records" : "the newest records, read fastest"}${without(cluster.data)}`),
-        sizeFigure("In the object store (cold)", totals.cold_bytes, `some of it is on disk too${without(cluster.data)}`),
+        sizeFigure(cluster.data.brokers.length > 1 ? "On disks, all replicas" : "On this broker's disk", totals.local_bytes, `hot: the newest records${without(cluster.data)}`),
+        sizeFigure("In the object store", totals.cold_bytes, `cold; some of it is on disks too${without(cluster.data)}`),
         rateFigure("Produced", rates.produced, totals.produced_bytes),
         rateFigure("Fetched", rates.fetched, totals.fetched_bytes)),
       h("div", { class: "two", key: "two" },
@@ -83,7 +83,7 @@ function areTheSame(before, after) {
 }
 
 function rateFigure(name, values, total) {
-  const note = [`${size(total)} since the start`, spark(values)];
+  const note = [`${size(total)} since brokers started`, spark(values)];
   if (values.length === 0) return figure(name, "…", "", note);
   const [amount, unit] = sizeParts(values[values.length - 1]);
   return figure(name, amount, `${unit}/s`, note);
@@ -100,21 +100,21 @@ function largest(topics) {
   }
   return panel("Largest topics", { end }, trouble(topics), plainTable("Largest topics", [
     { name: "Topic", cell: (each) => h("a", { href: link(["topics", each.topic]), class: "breaks" }, named(each.topic)) },
-    { name: "On disk", right: true, cell: (each) => sized(each.local_bytes) },
+    { name: ON_DISK, title: ON_DISK_MEANS, right: true, cell: (each) => sized(each.local_bytes) },
     { name: "Object store", right: true, cell: (each) => sized(each.cold_bytes) },
-    { name: "Where its offsets are", wide: true, class: "strip-cell", cell: topicStrip },
+    { name: "Where its records are", wide: true, class: "strip-cell", cell: topicStrip },
   ], found.slice(0, SHOWN), (each) => each.topic), h("div", { class: "pager wide" }, legend(["hot", "both", "cold", "overdue"])));
 }
 
 function lagging(groups) {
   const end = h("a", { href: "#/groups" }, "All groups");
-  if (groups.data === null) return panel("Groups that lag most", { end }, h("div", { class: "panel-body" }, asking(groups)));
+  if (groups.data === null) return panel("Groups with the most lag", { end }, h("div", { class: "panel-body" }, asking(groups)));
   const found = [...groups.data.groups].sort((a, b) => (b.lag ?? -1) - (a.lag ?? -1)).slice(0, SHOWN);
   if (found.length === 0) {
-    return panel("Groups that lag most", { end }, h("div", { class: "empty" }, h("p", null, "No consumer group has committed an offset yet. One begins with:"),
+    return panel("Groups with the most lag", { end }, h("div", { class: "empty" }, h("p", null, "No consumer group has committed an offset yet. Start one with:"),
       command(`kcat -b ${location.hostname}:9092 -G my-group my-topic`)));
   }
-  return panel("Groups that lag most", { end }, trouble(groups), plainTable("Groups that lag most", [
+  return panel("Groups with the most lag", { end }, trouble(groups), plainTable("Groups with the most lag", [
     { name: "Group", cell: (each) => h("a", { href: link(["groups", each.group_id]), class: "breaks" }, named(each.group_id)) },
     { name: "State", cell: (each) => each.state },
     { name: "Members", right: true, wide: true, cell: (each) => whole(memberCount(each)) },

@@ -9,9 +9,10 @@ import { poll } from "../js/poll.js";
 import { link } from "../js/router.js";
 import { largeStrip, legend, segmentKind, tierMark } from "../js/strip.js";
 import { makeTable, plainTable } from "../js/table.js";
+import { diskOnly } from "./disk_only.js";
 import { followersOf, positionsIn } from "./positions.js";
 
-const KINDS = { hot: "hot", active: "hot, being written", both: "both", cold: "cold", overdue: "hot, upload overdue" };
+const KINDS = { hot: "only on disks", active: "only on disks, being written", both: "on disk and in the store", cold: "only in the store", overdue: "only on disks, upload overdue" };
 
 export function partitionView({ query, changed, cluster }, name, number) {
   const path = `api/v1/topics/${part(name)}`;
@@ -25,13 +26,13 @@ export function partitionView({ query, changed, cluster }, name, number) {
       { id: "offsets", name: "Offsets", sort: (each) => each.base_offset, cell: (each) => h("a", {
         href: link(["topics", name, "records"], { mode: "read", partition: number, offset: each.base_offset }), class: "number", title: "Read from here",
       }, each.end_offset > each.base_offset ? `${whole(each.base_offset)}–${whole(each.end_offset - 1)}` : `${whole(each.base_offset)}, empty`) },
-      { id: "where", name: "Where", sort: (each) => each.kind, cell: (each) => h("span", { class: "nowrap" }, tierMark(each.kind), " ", KINDS[each.kind]) },
+      { id: "where", name: "Where", sort: (each) => each.kind, cell: (each) => [tierMark(each.kind), " ", KINDS[each.kind]] },
       { id: "size", name: "Size", right: true, sort: (each) => each.size_bytes, cell: (each) => sized(each.size_bytes) },
       { id: "newest", name: "Newest record", right: true, sort: (each) => each.max_timestamp_ms, cell: (each) => moment(each.max_timestamp_ms) },
       { id: "oldest", name: "Oldest record", right: true, wide: true, sort: (each) => each.min_timestamp_ms, cell: (each) => moment(each.min_timestamp_ms) },
       { id: "object", name: "Object", wide: true, cell: (each) => (each.object_key ? objectKey(each) : h("span", { class: "soft" }, "none yet")) },
     ],
-    empty: () => h("p", { class: "empty" }, "No segments: nothing was produced yet, or all of it was deleted."),
+    empty: () => h("p", { class: "empty" }, "No segments: no record was produced yet, or all of them were deleted."),
   });
 
   function draw() {
@@ -48,22 +49,23 @@ export function partitionView({ query, changed, cluster }, name, number) {
     page.push(
       h("dl", { class: "figures", key: "figures" },
         figure("First offset", whole(data.log_start_offset)),
-        figure("In the object store up to", whole(data.cold_end_offset), "", coldShare(data)),
-        figure("On disk from", whole(data.local_log_start_offset), "", about && size(about.local_bytes)),
-        figure("High watermark", whole(data.high_watermark), "", data.log_end_offset > data.high_watermark ? `log end ${whole(data.log_end_offset)}` : "everything written can be read"),
+        figure("In the object store up to offset", whole(data.cold_end_offset), "", coldShare(data)),
+        figure("On the leader's disk from offset", whole(data.local_log_start_offset), "", about && size(about.local_bytes)),
+        figure("High watermark", whole(data.high_watermark), "", data.log_end_offset > data.high_watermark ? `log end offset ${whole(data.log_end_offset)}` : "everything written can be read"),
         about && figure("Leader", about.leader < 0 ? state("bad", "none") : String(about.leader), "", `epoch ${about.leader_epoch}; in sync: ${about.isr.join(", ") || "none"} of ${about.replicas.join(", ")}`)),
-      about && about.told_by === null && notice("warn", "The leader does not answer: these offsets are what the metadata store has."),
+      about && about.told_by === null && notice("warn", "The leader does not answer: these offsets are the last that the metadata store knows."),
+      about && diskOnly([about], topic.data.configs),
       about?.failed && notice("bad", `This log takes no more writes: ${about.failed}`),
       data.segments.length >= 10_000 && notice("warn", "Only the oldest 10,000 segments are shown."),
-      panel("Where its offsets are", { about: "upper lane: local disk · lower lane: object store" }, h("div", { class: "panel-body" },
+      panel("Where its records are", { about: "upper lane: the leader's disk · lower lane: the object store" }, h("div", { class: "panel-body" },
         data.log_end_offset > data.log_start_offset ? largeStrip(data, standing) : h("p", { class: "soft" }, "No records."),
         legend(["hot", "active", "both", "cold", "overdue", "consumer"]))),
       about && about.replicas.length > 1 && replicasPanel(about, cluster.data?.brokers || []),
-      standing.length > 0 && panel("Where groups stand", {}, plainTable("Where groups stand", [
+      standing.length > 0 && panel("Committed offsets of groups", {}, plainTable("Committed offsets of groups", [
         { name: "Group", cell: (each) => h("a", { href: link(["groups", each.group]), class: "breaks" }, named(each.group)) },
         { name: "Committed", right: true, cell: (each) => whole(each.offset) },
         { name: "Lag", right: true, cell: (each) => whole(each.lag) },
-        { name: "Reads from", cell: (each) => tierAt(kinds, each.offset, data.high_watermark) },
+        { name: "Reads next from", cell: (each) => tierAt(kinds, each.offset, data.high_watermark) },
         { name: "Committed at", right: true, wide: true, cell: (each) => moment(each.atMs) },
       ], standing, (each) => each.group)),
       panel("Segments", {}, table.draw(kinds, { stale: segments.isStale })));
@@ -103,6 +105,6 @@ function tierAt(segments, offset, highWatermark) {
   if (offset >= highWatermark) return "the end: caught up";
   const found = segments.find((each) => offset < each.end_offset);
   if (!found) return "—";
-  return found.kind === "cold" ? "the object store" : "local disk";
+  return found.kind === "cold" ? "the object store" : "a broker's disk";
 }
 

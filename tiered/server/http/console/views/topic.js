@@ -3,18 +3,19 @@
 import { get, part } from "../js/api.js";
 import { h } from "../js/dom.js";
 import { counted, size, whole } from "../js/format.js";
-import { command, head, notice, panel, sized, state, tabs, trouble } from "../js/parts.js";
+import { ON_DISK, ON_DISK_MEANS, command, head, notice, panel, sized, state, tabs, trouble } from "../js/parts.js";
 import { poll } from "../js/poll.js";
 import { link } from "../js/router.js";
 import { legend, smallStrip } from "../js/strip.js";
 import { makeTable } from "../js/table.js";
 import { configsTab } from "./configs.js";
 import { consumersTab } from "./consumers.js";
+import { diskOnly } from "./disk_only.js";
 import { followersOf, positionsIn } from "./positions.js";
 import { manageTab } from "./manage.js";
 import { recordsTab } from "./records.js";
 import { retentionTab } from "./retention.js";
-import { heldBack, heldBackPanel, openTransactions } from "./transactions.js";
+import { heldBack, heldBackPanel, isLong, openTransactions } from "./transactions.js";
 
 const TABS = [["partitions", "Partitions"], ["records", "Records"], ["consumers", "Consumers"], ["configs", "Configs"], ["retention", "Retention"], ["manage", "Manage"]];
 
@@ -28,12 +29,12 @@ export function topicView(context, name, tab) {
     const data = topic.data;
     const page = [head({
       crumbs: [["Topics", "#/topics"]], title: name, source: topic,
-      subtitle: data && `${counted(data.partition_count, "partition")}${data.replication_factor > 1 ? `, ${data.replication_factor} replicas each` : ""}, ${data.record_count === 0 ? "no records" : `up to ${counted(data.record_count, "record")}`}, ${size(data.local_bytes)} on disk, ${size(data.cold_bytes)} in the object store${policyOf(data)}`,
+      subtitle: data && `${counted(data.partition_count, "partition")}${data.replication_factor > 1 ? `, ${data.replication_factor} replicas each` : ""}, ${data.record_count === 0 ? "no records" : `up to ${counted(data.record_count, "record")}`}, ${size(data.local_bytes)} on disk${data.replication_factor > 1 ? " (one replica)" : ""}, ${size(data.cold_bytes)} in the object store${policyOf(data)}`,
     })];
     if (topic.error?.status === 404) {
       return [...page, notice("bad", topic.error.message), h("p", null, h("a", { href: "#/topics" }, "See the topics that exist"))];
     }
-    return [...page, trouble(topic), tabs("Of this topic", TABS.map(([id, title]) => [id, title, link(["topics", name, id])]), tab), data && unreachableMinimum(data), data && shown.draw(data, cluster.data)];
+    return [...page, trouble(topic), tabs("Pages of this topic", TABS.map(([id, title]) => [id, title, link(["topics", name, id])]), tab), data && unreachableMinimum(data), data && shown.draw(data, cluster.data)];
   }
 
   return { title: () => name, draw, stop() { topic.stop(); followers?.stop(); shown.stop(); } };
@@ -41,7 +42,7 @@ export function topicView(context, name, tab) {
 
 function policyOf({ cleanup_policy: policy }) {
   if (!policy?.includes("compact")) return "";
-  return policy.includes("delete") ? "; compacted: the newest record of each key stays, until retention takes it" : "; compacted: the newest record of each key stays";
+  return policy.includes("delete") ? "; compacted: keeps the newest record of each key, until retention deletes it" : "; compacted: keeps the newest record of each key";
 }
 
 /** acks=all is never answered while more replicas must be in sync than there are. */
@@ -67,18 +68,18 @@ function partitionsTab({ name, query, changed, topic, followers }) {
     keyOf: (each) => each.partition,
     words: (each) => String(each.partition),
     columns: [
-      { id: "partition", name: "Partition", sort: (each) => each.partition, cell: (each) => [
+      { id: "partition", name: "Partition", class: "wraps-left", sort: (each) => each.partition, cell: (each) => [
         h("a", { href: link(["topics", name, "partitions", each.partition]) }, String(each.partition)), marksOf(each)] },
-      { id: "where", name: "Where its offsets are", class: "strip-cell", cell: (each) => smallStrip(each, standing(each)) },
-      { id: "start", name: "First", right: true, wide: true, sort: (each) => each.log_start_offset, cell: (each) => whole(each.log_start_offset) },
-      { id: "end", name: "End", right: true, sort: (each) => each.high_watermark, cell: (each) => whole(each.high_watermark) },
-      { id: "disk", name: "On disk", right: true, wide: true, sort: (each) => each.local_bytes, cell: (each) => sized(each.local_bytes) },
+      { id: "where", name: "Where its records are", class: "strip-cell", cell: (each) => smallStrip(each, standing(each)) },
+      { id: "start", name: "First offset", right: true, wide: true, sort: (each) => each.log_start_offset, cell: (each) => whole(each.log_start_offset) },
+      { id: "end", name: "High watermark", right: true, sort: (each) => each.high_watermark, cell: (each) => whole(each.high_watermark) },
+      { id: "disk", name: ON_DISK, title: ON_DISK_MEANS, right: true, wide: true, sort: (each) => each.local_bytes, cell: (each) => sized(each.local_bytes) },
       { id: "store", name: "Object store", right: true, wide: true, sort: (each) => each.cold_bytes, cell: (each) => sized(each.cold_bytes) },
       { id: "leader", name: "Leader", right: true, wide: true, sort: (each) => each.leader, cell: (each) => leaderOf(each) },
       { id: "isr", name: "In sync", wide: true, sort: (each) => each.isr.length, cell: inSync },
       { id: "replicas", name: "Replicas", wide: true, cell: (each) => each.replicas.join(", ") },
     ],
-    empty: () => h("p", { class: "empty" }, "This topic has no log: what clients look for here is kept in SQL, see the groups."),
+    empty: () => h("p", { class: "empty" }, "This topic has no partitions here: Tiered keeps committed offsets in SQL. See Groups."),
   });
 
   function draw(data, cluster) {
@@ -89,7 +90,8 @@ function partitionsTab({ name, query, changed, topic, followers }) {
       h("div", { class: "bar", key: "bar" },
         data.partitions.length > 20 && table.search("Find a partition by number"), legend()),
       held.length > 0 && heldBackPanel(held, open),
-      panel("Partitions", { about: "upper lane: local disk · lower lane: object store" }, table.draw(data.partitions, { stale: topic.isStale })),
+      diskOnly(data.partitions, data.configs),
+      panel("Partitions", { about: "upper lane: the leader's disk · lower lane: the object store" }, table.draw(data.partitions, { stale: topic.isStale })),
     ];
   }
   return { draw, stop: () => open?.stop() };
@@ -101,6 +103,7 @@ function marksOf(partition) {
   if (partition.leader < 0) marks.push(state("bad", "offline"));
   else if (partition.under_min_isr) marks.push(state("bad", "below minimum"));
   else if (partition.under_replicated) marks.push(state("warn", "under-replicated"));
+  if (isLong(partition.held_back_by?.since_ms)) marks.push(state("warn", "readers held back"));
   if (partition.adding_replicas.length || partition.removing_replicas.length) marks.push(h("span", { class: "tag" }, "moving"));
   return marks.map((mark) => h("div", null, mark));
 }
@@ -122,7 +125,7 @@ export function firstRecord(name, cluster) {
   const address = broker ? `${broker.host}:${broker.port}` : "127.0.0.1:9092";
   return h("section", { class: "panel", key: "first", "aria-labelledby": "first-record" }, h("div", { class: "empty" },
     h("h2", { id: "first-record" }, "No records yet"),
-    h("p", null, "Produce the first one with kcat, or with what comes with Tiered:"),
+    h("p", null, "Produce the first one with kcat, or with Tiered's own command:"),
     command(`echo 'hello' | kcat -b ${address} -t ${name} -P`),
     command(`echo 'hello' | tiered produce ${name} --bootstrap ${address}`),
     h("p", null, "Then follow it live in ", h("a", { href: link(["topics", name, "records"]) }, "Records"), ".")));

@@ -2,13 +2,19 @@
 
 import { get } from "../js/api.js";
 import { h } from "../js/dom.js";
-import { counted, whole } from "../js/format.js";
-import { action, command, head, named, panel, sized, state, trouble } from "../js/parts.js";
+import { counted, kept, perSecond, size, whole } from "../js/format.js";
+import { ON_DISK, ON_DISK_MEANS, action, command, head, moment, named, panel, sized, state, trouble, unknown } from "../js/parts.js";
 import { poll } from "../js/poll.js";
 import { link, refine } from "../js/router.js";
 import { legend, topicStrip } from "../js/strip.js";
 import { makeTable } from "../js/table.js";
 import { createTopic } from "./create_topic.js";
+import { isLong } from "./transactions.js";
+
+const MEAN = "The mean of the last 15 to 45 seconds";
+const NO_REPLICA = "this broker has no replica in sync, and the leader did not answer";
+const NOT_LEADER = "other brokers lead partitions of this topic; its own page asks them";
+const NO_RIGHT = "you may not see the configs of this topic";
 
 export function topicsView({ query, changed, go, cluster }) {
   const topics = poll((signal) => get("api/v1/topics", { query: { partitions: "false" }, signal }), { everyMs: 10_000, changed });
@@ -19,12 +25,17 @@ export function topicsView({ query, changed, go, cluster }) {
     words: (each) => each.topic,
     columns: [
       { id: "topic", name: "Topic", sort: (each) => each.topic, cell: (each) => [
-        h("a", { href: link(["topics", each.topic]), class: "breaks" }, named(each.topic)), each.internal && [" ", h("span", { class: "tag" }, "internal")], compactedTag(each), troubleOf(each)] },
-      { id: "partitions", name: "Partitions", right: true, wide: true, sort: (each) => each.partition_count, cell: (each) => whole(each.partition_count) },
-      { id: "records", name: "Records, up to", right: true, wide: true, sort: (each) => each.record_count, cell: (each) => whole(each.record_count) },
-      { id: "disk", name: "On disk", right: true, sort: (each) => each.local_bytes, cell: (each) => sized(each.local_bytes) },
-      { id: "store", name: "Object store", right: true, sort: (each) => each.cold_bytes, cell: (each) => sized(each.cold_bytes) },
-      { id: "where", name: "Where its offsets are", wide: true, class: "strip-cell", cell: topicStrip },
+        h("a", { href: link(["topics", each.topic]), class: "breaks" }, named(each.topic)), each.internal && [" ", h("span", { class: "tag" }, "internal")], compactedTag(each), h("div", { class: "narrow" }, troubleOf(each)), heldBackMark(each)] },
+      { id: "partitions", name: "Partitions", right: true, wide: true, sort: (topic) => topic.partition_count, cell: (topic) => whole(topic.partition_count) },
+      { id: "replicas", name: "Replicas", right: true, wide: true, sort: (topic) => topic.replication_factor, cell: replicasOf },
+      { id: "records", name: "Records, up to", right: true, wide: true, sort: (topic) => topic.record_count, cell: (topic) => whole(topic.record_count) },
+      { id: "in", name: "Written", right: true, wide: true, sort: (topic) => topic.bytes_in_per_s ?? -1, cell: writtenOf },
+      { id: "out", name: "Read", right: true, wide: true, class: "roomy", sort: (topic) => topic.bytes_out_per_s ?? -1, cell: readOf },
+      { id: "last", name: "Last write", right: true, wide: true, sort: (topic) => topic.last_write_ms ?? -1, cell: lastWriteOf },
+      { id: "retention", name: "Retention", wide: true, class: "roomy", sort: retentionOrder, cell: retentionOf },
+      { id: "disk", name: ON_DISK, title: ON_DISK_MEANS, right: true, sort: (topic) => topic.local_bytes, cell: (topic) => sized(topic.local_bytes) },
+      { id: "store", name: "Object store", right: true, sort: (topic) => topic.cold_bytes, cell: (topic) => sized(topic.cold_bytes) },
+      { id: "where", name: "Where its records are", wide: true, class: "strip-cell strip-narrow roomy", cell: topicStrip },
     ],
     empty: () => h("div", { class: "empty" }, h("h3", null, "There is no topic yet"),
       h("p", null, "A topic is a named log that producers append to. Create one here or from the command line:"),
@@ -39,18 +50,58 @@ export function topicsView({ query, changed, go, cluster }) {
         actions: [action({ class: "primary", id: "create-topic", on: { click: create } }, "Create a topic")] }),
       trouble(topics),
       found && h("div", { class: "bar", key: "bar" }, table.search("Find a topic"), legend(["hot", "both", "cold", "overdue"])),
-      found && panel("All topics", {}, table.draw(found, { stale: topics.isStale })),
+      found && panel("All topics", {}, h("div", { class: "dense" }, table.draw(found, { stale: topics.isStale }))),
     ];
   }
 
   function troubleOf(topic) {
-    if (topic.offline > 0) return h("div", null, state("bad", `${counted(topic.offline, "partition")} offline`));
-    return topic.under_replicated > 0 && h("div", null, state("warn", `${counted(topic.under_replicated, "partition")} under-replicated`));
+    if (topic.offline > 0) return state("bad", `${counted(topic.offline, "partition")} offline`);
+    return topic.under_replicated > 0 && state("warn", `${counted(topic.under_replicated, "partition")} under-replicated`);
+  }
+
+  function heldBackMark(topic) {
+    return isLong(topic.held_back_since_ms) && h("div", null, h("a", { href: "#/transactions" }, state("warn", "readers held back")));
+  }
+
+  /** How many, and a mark where a partition has fewer in sync. */
+  function replicasOf(topic) {
+    return [whole(topic.replication_factor), h("div", { class: "wraps" }, troubleOf(topic))];
   }
 
   /** In the list, since it changes what the number of records means. */
   function compactedTag({ cleanup_policy: policy }) {
     return policy?.includes("compact") && [" ", h("span", { class: "tag" }, "compacted")];
+  }
+
+  function writtenOf(topic) {
+    if ((topic.records_in_per_s ?? null) === null) return topic.internal ? null : unknown(NO_REPLICA);
+    if (topic.bytes_in_per_s === 0) return h("span", { class: "soft", title: MEAN }, "nothing");
+    return [h("div", { title: MEAN }, `${perSecond(topic.records_in_per_s)} records/s`), h("div", { class: "soft" }, `${size(Math.round(topic.bytes_in_per_s))}/s`)];
+  }
+
+  function readOf(topic) {
+    if ((topic.bytes_out_per_s ?? null) === null) return topic.internal ? null : unknown(NOT_LEADER);
+    if (topic.bytes_out_per_s === 0) return h("span", { class: "soft", title: MEAN }, "nothing");
+    return h("span", { title: MEAN }, `${size(Math.round(topic.bytes_out_per_s))}/s`);
+  }
+
+  function lastWriteOf(topic) {
+    if ((topic.last_write_ms ?? null) !== null) return moment(topic.last_write_ms);
+    if (topic.internal) return null;
+    return topic.record_count === 0 ? h("span", { class: "soft" }, "never") : unknown(NO_REPLICA);
+  }
+
+  function retentionOf(topic) {
+    if ((topic.retention_ms ?? null) === null) return unknown(NO_RIGHT);
+    if (topic.internal) return null;
+    const { retention_ms: ms, retention_bytes: bytes, local_retention_ms: localMs, local_retention_bytes: localBytes, cleanup_policy: policy } = topic;
+    const local = { ms: localMs === ms ? -1 : localMs, bytes: localBytes === bytes ? -1 : localBytes };
+    return [h("div", null, policy.includes("delete") ? kept({ ms, bytes }) : "newest of each key"),
+      (local.ms >= 0 || local.bytes >= 0) && h("div", { class: "soft", title: "Local retention: after that, records are in the object store alone" }, `on disk: ${kept(local)}`)];
+  }
+
+  function retentionOrder({ retention_ms: ms }) {
+    return ms === -1 ? Infinity : ms ?? -1;
   }
 
   if (query.new === "1") {

@@ -1,4 +1,4 @@
-// Open transactions: whose, since when, when they are aborted by themselves; and aborting one by hand.
+// Open transactions: whose they are, since when, when they time out; and the button that aborts one.
 
 import { announce } from "../js/announce.js";
 import { get, part, send } from "../js/api.js";
@@ -26,9 +26,9 @@ export function transactionsView({ query, changed }) {
     words: (each) => `${each.transactional_id} ${each.producer_id}`,
     columns: [
       { id: "id", name: "Transactional id", sort: (each) => each.transactional_id, cell: (each) => h("span", { class: "breaks" }, named(each.transactional_id)) },
-      { id: "state", name: "State", sort: (each) => each.state, cell: stateOf },
-      { id: "since", name: "Open since", right: true, sort: (each) => each.started_at_ms, cell: (each) => moment(each.started_at_ms) },
-      { id: "timeout", name: "Time-out", right: true, wide: true, sort: (each) => each.timeout_ms, cell: (each) => duration(each.timeout_ms) },
+      { id: "state", name: "State", sort: (each) => each.state, class: "wraps-left", cell: (each) => [stateOf(each), h("div", { class: "narrow soft" }, "open since ", moment(each.started_at_ms))] },
+      { id: "since", name: "Open since", right: true, wide: true, sort: (each) => each.started_at_ms, cell: (each) => moment(each.started_at_ms) },
+      { id: "timeout", name: "Timeout", right: true, wide: true, sort: (each) => each.timeout_ms, cell: (each) => duration(each.timeout_ms) },
       { id: "partitions", name: "Partitions", right: true, wide: true, sort: (each) => each.partitions, cell: (each) => whole(each.partitions) },
       { id: "producer", name: "Producer", right: true, wide: true, sort: (each) => each.producer_id, cell: (each) => h("span", { class: "number" }, `${each.producer_id}, epoch ${each.producer_epoch}`) },
       { id: "coordinator", name: "Coordinator", right: true, wide: true, sort: (each) => each.coordinator, cell: (each) => String(each.coordinator) },
@@ -40,19 +40,25 @@ export function transactionsView({ query, changed }) {
   function draw() {
     const found = open.data?.transactions;
     return [
-      head({ crumbs: [["Groups", "#/groups"]], title: "Open transactions", source: open, subtitle: found && counted(found.length, "transaction") }),
+      head({ title: "Open transactions", source: open, subtitle: found && counted(found.length, "transaction") }),
       trouble(open),
-      open.data?.silent_brokers.length > 0 && notice("warn", `The transactions of broker ${open.data.silent_brokers.join(", ")} are missing: it did not answer.`),
+      open.data?.silent_brokers.length > 0 && notice("warn", `The transactions that broker ${open.data.silent_brokers.join(", ")} coordinates are missing: it did not answer.`),
       found && found.length > 0 && h("div", { class: "bar", key: "bar" }, table.search("Find a transaction by its id or producer")),
-      found && panel("All open transactions", { about: "read_committed consumers wait for their end" }, table.draw(found, { stale: open.isStale })),
+      found && panel("All open transactions", { about: "consumers with isolation.level=read_committed wait for them to end" }, table.draw(found, { stale: open.isStale })),
     ];
   }
   return { title: () => "Open transactions", draw, stop: () => open.stop() };
 }
 
-function stateOf({ state: name, started_at_ms: sinceMs, timeout_ms: timeoutMs }) {
+function stateOf({ state: name, started_at_ms: sinceMs, timeout_ms: timeoutMs, partitions }) {
   if (name !== "Ongoing") return state("warn", name === "PrepareCommit" ? "being committed" : "being aborted");
-  return Date.now() - sinceMs > timeoutMs ? state("bad", "beyond its time-out") : state("good", "ongoing");
+  if (Date.now() - sinceMs > timeoutMs) return state("bad", "ongoing, beyond its timeout");
+  return isLong(sinceMs) && partitions > 0 ? state("warn", "ongoing, holds readers back") : state("quiet", "ongoing");
+}
+
+/** Whether something has been open for longer than transactions usually are. */
+export function isLong(sinceMs) {
+  return (sinceMs ?? null) !== null && Date.now() - sinceMs > NOTICED_MS;
 }
 
 function abort({ transactional_id: id }, open) {
@@ -65,7 +71,7 @@ function abort({ transactional_id: id }, open) {
       await open.refresh();
     });
     return [
-      notice("bad", "What it has written will never be seen, and its producer is refused from now on: the application has to begin with a new one."),
+      notice("bad", "Consumers will never see what this transaction has written. The broker refuses its producer from now on: the application must start a new one."),
       typedName(form, id, "transactional id", redraw),
       form.problem && problem(form.problem),
       buttons(close, submit(form, ["Abort it", "Aborting …"], run, { class: "danger", disabled: !isTyped(form, id) })),
@@ -75,12 +81,12 @@ function abort({ transactional_id: id }, open) {
 
 /** Partitions where readers of committed records have waited for longer than transactions usually take. */
 export function heldBack(partitions) {
-  return partitions.filter((each) => each.held_back_by && (each.held_back_by.since_ms === null || Date.now() - each.held_back_by.since_ms > NOTICED_MS));
+  return partitions.filter(({ held_back_by: holder }) => holder && (holder.since_ms === null || isLong(holder.since_ms)));
 }
 
 export function heldBackPanel(held, open) {
   const idOf = (each) => open.data?.transactions.find((one) => one.producer_id === each.held_back_by.producer_id)?.transactional_id;
-  return panel("Held back", { about: "read_committed consumers wait here for the end of a transaction" }, plainTable("Held back", [
+  return panel("Held back", { about: "consumers with isolation.level=read_committed wait here until a transaction ends" }, plainTable("Held back", [
     { name: "Partition", cell: (each) => String(each.partition) },
     { name: "Since", cell: (each) => moment(each.held_back_by.since_ms) },
     { name: "From offset", right: true, wide: true, cell: (each) => whole(each.last_stable_offset) },
