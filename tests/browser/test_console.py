@@ -379,3 +379,13 @@ def test_without_an_authorizer_the_page_says_that_no_rule_counts(console: Consol
     expect(page.get_by_role("button", name="Create a user")).to_be_visible()
     expect(page.get_by_role("button", name="Add rules")).to_have_count(0)
     expect(page.locator("main")).to_contain_text("tiered users create ann")
+
+
+def test_a_login_that_may_not_see_the_cluster_reads_why_and_no_trouble_is_made_up(console: Console) -> None:
+    refusal = "User:ann lacks the right DESCRIBE on the cluster"
+    console.page.route("**/api/v1/cluster", lambda route: route.fulfill(status=403, json={"message": refusal}))
+    page = console.page
+    page.goto(f"{console.base}/#/")
+    expect(page.locator(".notice-bad")).to_contain_text(refusal)
+    expect(page.locator(".top")).to_contain_text("No access")
+    expect(page.locator(".top")).not_to_contain_text("No answer")

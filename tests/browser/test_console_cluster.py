@@ -70,6 +70,7 @@ def test_every_broker_shows_all_brokers_and_replicas(browser: Browser, trio: Bro
         expect(partitions.get_by_text("follows")).to_have_count(0)
         page = console.go(f"topics/{stage.TIERED}")
         expect(page.locator(".subtitle")).to_contain_text("3 replicas each")
+        expect(page.locator(".figures")).to_contain_text("Read by consumersnothing")
         expect(console.row("0")).to_contain_text("3 of 3")
         page = console.go(f"topics/{stage.TIERED}/partitions/0")
         replicas = page.get_by_role("table", name="Replicas")

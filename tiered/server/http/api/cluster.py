@@ -109,7 +109,7 @@ _TOPIC = schema.Form(
             "held.retired_bytes",
         ),
         "retired_objects": (schema.integer(), "held.retired_objects"),
-        "local_bytes": (schema.integer(), "held.local_bytes"),
+        "local_bytes": (schema.integer("On the brokers' disks, replicas included."), "held.local_bytes"),
         "storage_usd_per_month": schema.number("Cold and retired objects."),
         "local_usd_per_month": schema.number(),
         "total_usd_per_month": schema.number(),

@@ -35,7 +35,7 @@ export function retentionTab({ name, query, go, changed }) {
       data.pins.length > 0 && panel("Kept for snapshots and readers", {}, plainTable("Kept for snapshots and readers", [
         { name: "By", class: "breaks", cell: (each) => named(each.name) },
         { name: "Offsets", cell: (each) => span(each.start_offset, each.end_offset) },
-        { name: "Until", right: true, cell: (each) => (each.expires_at_ms === null ? "it is deleted" : moment(each.expires_at_ms)) },
+        { name: "Until", right: true, cell: (each) => (each.expires_at_ms === null ? "the snapshot is deleted" : moment(each.expires_at_ms)) },
       ], data.pins, (each) => each.name)),
       panel("Configs that decide this", { about: `as broker ${data.broker_id} applies them` }, plainTable("Configs that decide this", [
         { name: "Config", cell: (config) => h("code", null, config) },

@@ -3,7 +3,7 @@
 import { get, part } from "../js/api.js";
 import { h } from "../js/dom.js";
 import { counted, size, whole } from "../js/format.js";
-import { ON_DISK, ON_DISK_MEANS, command, head, notice, panel, sized, state, tabs, trouble } from "../js/parts.js";
+import { ON_DISK, ON_DISK_MEANS, command, figure, head, notice, panel, sized, state, tabs, trouble } from "../js/parts.js";
 import { poll } from "../js/poll.js";
 import { link } from "../js/router.js";
 import { legend, smallStrip } from "../js/strip.js";
@@ -15,6 +15,7 @@ import { followersOf, positionsIn } from "./positions.js";
 import { manageTab } from "./manage.js";
 import { recordsTab } from "./records.js";
 import { retentionTab } from "./retention.js";
+import { lastWriteOf, readOf, retentionOf, writtenOf } from "./topic_facts.js";
 import { heldBack, heldBackPanel, isLong, openTransactions } from "./transactions.js";
 
 const TABS = [["partitions", "Partitions"], ["records", "Records"], ["consumers", "Consumers"], ["configs", "Configs"], ["retention", "Retention"], ["manage", "Manage"]];
@@ -87,6 +88,8 @@ function partitionsTab({ name, query, changed, topic, followers }) {
     if (held.length > 0) open ??= openTransactions(changed);
     return [
       data.record_count === 0 && data.partitions.length > 0 && firstRecord(name, cluster),
+      data.partitions.length > 0 && h("dl", { class: "figures", key: "figures" },
+        figure("Written", writtenOf(data)), figure("Read by consumers", readOf(data)), figure("Last write", lastWriteOf(data)), figure("Retention", retentionOf(data))),
       h("div", { class: "bar", key: "bar" },
         data.partitions.length > 20 && table.search("Find a partition by number"), legend()),
       held.length > 0 && heldBackPanel(held, open),

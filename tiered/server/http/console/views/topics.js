@@ -2,19 +2,15 @@
 
 import { get } from "../js/api.js";
 import { h } from "../js/dom.js";
-import { counted, kept, perSecond, size, whole } from "../js/format.js";
-import { ON_DISK, ON_DISK_MEANS, action, command, head, moment, named, panel, sized, state, trouble, unknown } from "../js/parts.js";
+import { counted, whole } from "../js/format.js";
+import { ON_DISK, ON_DISK_MEANS, action, command, head, named, panel, sized, state, trouble } from "../js/parts.js";
 import { poll } from "../js/poll.js";
 import { link, refine } from "../js/router.js";
 import { legend, topicStrip } from "../js/strip.js";
 import { makeTable } from "../js/table.js";
 import { createTopic } from "./create_topic.js";
+import { lastWriteOf, readOf, retentionOf, writtenOf } from "./topic_facts.js";
 import { isLong } from "./transactions.js";
-
-const MEAN = "The mean of the last 15 to 45 seconds";
-const NO_REPLICA = "this broker has no replica in sync, and the leader did not answer";
-const NOT_LEADER = "other brokers lead partitions of this topic; its own page asks them";
-const NO_RIGHT = "you may not see the configs of this topic";
 
 export function topicsView({ query, changed, go, cluster }) {
   const topics = poll((signal) => get("api/v1/topics", { query: { partitions: "false" }, signal }), { everyMs: 10_000, changed });
@@ -71,33 +67,6 @@ export function topicsView({ query, changed, go, cluster }) {
   /** In the list, since it changes what the number of records means. */
   function compactedTag({ cleanup_policy: policy }) {
     return policy?.includes("compact") && [" ", h("span", { class: "tag" }, "compacted")];
-  }
-
-  function writtenOf(topic) {
-    if ((topic.records_in_per_s ?? null) === null) return topic.internal ? null : unknown(NO_REPLICA);
-    if (topic.bytes_in_per_s === 0) return h("span", { class: "soft", title: MEAN }, "nothing");
-    return [h("div", { title: MEAN }, `${perSecond(topic.records_in_per_s)} records/s`), h("div", { class: "soft" }, `${size(Math.round(topic.bytes_in_per_s))}/s`)];
-  }
-
-  function readOf(topic) {
-    if ((topic.bytes_out_per_s ?? null) === null) return topic.internal ? null : unknown(NOT_LEADER);
-    if (topic.bytes_out_per_s === 0) return h("span", { class: "soft", title: MEAN }, "nothing");
-    return h("span", { title: MEAN }, `${size(Math.round(topic.bytes_out_per_s))}/s`);
-  }
-
-  function lastWriteOf(topic) {
-    if ((topic.last_write_ms ?? null) !== null) return moment(topic.last_write_ms);
-    if (topic.internal) return null;
-    return topic.record_count === 0 ? h("span", { class: "soft" }, "never") : unknown(NO_REPLICA);
-  }
-
-  function retentionOf(topic) {
-    if ((topic.retention_ms ?? null) === null) return unknown(NO_RIGHT);
-    if (topic.internal) return null;
-    const { retention_ms: ms, retention_bytes: bytes, local_retention_ms: localMs, local_retention_bytes: localBytes, cleanup_policy: policy } = topic;
-    const local = { ms: localMs === ms ? -1 : localMs, bytes: localBytes === bytes ? -1 : localBytes };
-    return [h("div", null, policy.includes("delete") ? kept({ ms, bytes }) : "newest of each key"),
-      (local.ms >= 0 || local.bytes >= 0) && h("div", { class: "soft", title: "Local retention: after that, records are in the object store alone" }, `on disk: ${kept(local)}`)];
   }
 
   function retentionOrder({ retention_ms: ms }) {
