@@ -78,6 +78,9 @@ class TrafficRates(NamedTuple):
     bytes_out: float
 
 
+IDLE = TrafficRates(records_in=0.0, bytes_in=0.0, bytes_out=0.0)
+
+
 class _TrafficMark(NamedTuple):
     """What had been counted at one moment."""
 
@@ -115,15 +118,17 @@ class TrafficState:
 
     def rates(self, now_ms: float) -> TrafficRates:
         """How much comes in and goes out."""
-        if self._mark is None or not self._mark.at_ms <= now_ms < self._next_mark_ms:
+        if self._mark is None:
+            return IDLE
+        if not self._mark.at_ms <= now_ms < self._next_mark_ms:
             self._set_mark(now_ms)
-        before, now = self._before, self._counted(now_ms)
+        before = self._before
         assert before is not None, "a mark is set"
         seconds = max(1.0, (now_ms - before.at_ms) / 1000.0)
         return TrafficRates(
-            (now.records_in - before.records_in) / seconds,
-            (now.bytes_in - before.bytes_in) / seconds,
-            (now.bytes_out - before.bytes_out) / seconds,
+            (self.produced_records + self.replicated_records - before.records_in) / seconds,
+            (self.produced_bytes + self.replicated_bytes - before.bytes_in) / seconds,
+            (self.fetched_bytes - before.bytes_out) / seconds,
         )
 
     def _counted(self, now_ms: float) -> _TrafficMark:

@@ -236,6 +236,8 @@ def _held_back_since_ms(partitions: list[Facts]) -> Iterator[int]:
 
 def _traffic_of(partitions: list[Facts]) -> Facts:
     """The traffic of all these partitions. What one of them does not know is unknown of the whole."""
+    if len(partitions) == 1:
+        return {name: partitions[0].get(name) for name in TRAFFIC}
     # A leader of an older version does not tell them.
     if not partitions or any(facts.get("records_in_per_s") is None for facts in partitions):
         return dict.fromkeys(TRAFFIC)

@@ -20,8 +20,8 @@ export function topicsView({ query, changed, go, cluster }) {
     keyOf: (each) => each.topic,
     words: (each) => each.topic,
     columns: [
-      { id: "topic", name: "Topic", sort: (each) => each.topic, cell: (each) => [
-        h("a", { href: link(["topics", each.topic]), class: "breaks" }, named(each.topic)), each.internal && [" ", h("span", { class: "tag" }, "internal")], compactedTag(each), h("div", { class: "narrow" }, troubleOf(each)), heldBackMark(each)] },
+      { id: "topic", name: "Topic", class: "wraps-left", sort: (each) => each.topic, cell: (each) => [
+        h("a", { href: link(["topics", each.topic]), class: "breaks" }, named(each.topic)), each.internal && [" ", h("span", { class: "tag" }, "internal")], compactedTag(each), h("div", { class: "narrow" }, troubleOf(each, (count) => counted(count, "partition"))), heldBackMark(each)] },
       { id: "partitions", name: "Partitions", right: true, wide: true, sort: (topic) => topic.partition_count, cell: (topic) => whole(topic.partition_count) },
       { id: "replicas", name: "Replicas", right: true, wide: true, sort: (topic) => topic.replication_factor, cell: replicasOf },
       { id: "records", name: "Records, up to", right: true, wide: true, sort: (topic) => topic.record_count, cell: (topic) => whole(topic.record_count) },
@@ -50,9 +50,10 @@ export function topicsView({ query, changed, go, cluster }) {
     ];
   }
 
-  function troubleOf(topic) {
-    if (topic.offline > 0) return state("bad", `${counted(topic.offline, "partition")} offline`);
-    return topic.under_replicated > 0 && state("warn", `${counted(topic.under_replicated, "partition")} under-replicated`);
+  /** What lacks replicas or a leader; `name` says how many partitions that are. */
+  function troubleOf(topic, name) {
+    if (topic.offline > 0) return state("bad", `${name(topic.offline)} offline`);
+    return topic.under_replicated > 0 && state("warn", `${name(topic.under_replicated)} under-replicated`);
   }
 
   function heldBackMark(topic) {
@@ -61,7 +62,7 @@ export function topicsView({ query, changed, go, cluster }) {
 
   /** How many, and a mark where a partition has fewer in sync. */
   function replicasOf(topic) {
-    return [whole(topic.replication_factor), h("div", { class: "wraps" }, troubleOf(topic))];
+    return [whole(topic.replication_factor), h("div", { class: "wraps", title: "partitions" }, troubleOf(topic, whole))];
   }
 
   /** In the list, since it changes what the number of records means. */
