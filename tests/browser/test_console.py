@@ -387,5 +387,5 @@ def test_a_login_that_may_not_see_the_cluster_reads_why_and_no_trouble_is_made_u
     page = console.page
     page.goto(f"{console.base}/#/")
     expect(page.locator(".notice-bad")).to_contain_text(refusal)
-    expect(page.locator(".top")).to_contain_text("No access")
+    expect(page.locator(".top")).to_contain_text("Not shown to you")
     expect(page.locator(".top")).not_to_contain_text("No answer")

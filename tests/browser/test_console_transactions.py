@@ -8,6 +8,8 @@ from tests.browser.axe import WCAG, barriers
 from tests.browser.console import PHONE, Console
 from tests.support.transactional_producers import WAIT_S, begun
 
+LONG_ID = f"to-abort-{'x' * 60}"
+
 
 def test_a_topic_says_which_partitions_are_held_back_since_when_and_by_whom(
     console: Console, staged: BrokerProcess
@@ -45,7 +47,7 @@ def test_an_open_transaction_is_aborted_on_a_phone_once_its_id_was_typed(
     browser: Browser, staged: BrokerProcess
 ) -> None:
     stage.create(staged, "to-abort", 1, {})
-    made = begun(staged.bootstrap, "to-abort", "to-abort")
+    made = begun(staged.bootstrap, LONG_ID, "to-abort")
     with Console(browser, staged, size=PHONE) as console:
         console.go("groups").get_by_role("link", name="Transactions").click()
         abort_on_phone(console, staged)
@@ -55,21 +57,23 @@ def test_an_open_transaction_is_aborted_on_a_phone_once_its_id_was_typed(
 
 def abort_on_phone(console: Console, staged: BrokerProcess) -> None:
     page = console.page
-    expect(console.row("to-abort")).to_contain_text("ongoing")
-    button = page.get_by_role("button", name="Abort the transaction of to-abort")
+    expect(console.row(LONG_ID)).to_contain_text("ongoing")
+    button = page.get_by_role("button", name=f"Abort the transaction of {LONG_ID}")
     table = page.get_by_role("region", name="Open transactions, table")
     assert table.evaluate("region => region.scrollWidth <= region.clientWidth"), "the button is out of sight"
     button.click()
-    done = page.get_by_role("dialog").get_by_role("button", name="Abort it")
+    dialog = page.get_by_role("dialog")
+    assert dialog.evaluate("dialog => dialog.scrollWidth <= dialog.clientWidth"), "the question is cut off"
+    done = dialog.get_by_role("button", name="Abort it")
     field = page.get_by_label("Type the name")
-    for typed in ("", "to-abor", "TO-ABORT"):
+    for typed in ("", LONG_ID[:-1], LONG_ID.upper()):
         field.fill(typed)
         expect(done).to_be_disabled()
     barriers(console, "the abort's question", WCAG)
-    field.fill("to-abort")
+    field.fill(LONG_ID)
     done.click()
-    console.said("The transaction of to-abort is aborted")
-    expect(console.row("to-abort")).to_have_count(0)
-    assert staged.get("/api/v1/transactions/to-abort")["state"] in ("PrepareAbort", "CompleteAbort")
+    console.said(f"The transaction of {LONG_ID} is aborted")
+    expect(console.row(LONG_ID)).to_have_count(0)
+    assert staged.get(f"/api/v1/transactions/{LONG_ID}")["state"] in ("PrepareAbort", "CompleteAbort")
     (partition,) = staged.get("/api/v1/topics/to-abort")["partitions"]
     assert partition["held_back_by"] is None

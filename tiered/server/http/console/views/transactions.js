@@ -25,7 +25,7 @@ export function transactionsView({ query, changed }) {
     keyOf: (each) => each.transactional_id,
     words: (each) => `${each.transactional_id} ${each.producer_id}`,
     columns: [
-      { id: "id", name: "Transactional id", sort: (each) => each.transactional_id, cell: (each) => h("span", { class: "breaks" }, named(each.transactional_id)) },
+      { id: "id", name: "Transactional id", class: "anywhere", sort: (each) => each.transactional_id, cell: (each) => named(each.transactional_id) },
       { id: "state", name: "State", sort: (each) => each.state, class: "wraps-left", cell: (each) => [stateOf(each), h("div", { class: "narrow soft" }, "open since ", moment(each.started_at_ms))] },
       { id: "since", name: "Open since", right: true, wide: true, sort: (each) => each.started_at_ms, cell: (each) => moment(each.started_at_ms) },
       { id: "timeout", name: "Timeout", right: true, wide: true, sort: (each) => each.timeout_ms, cell: (each) => duration(each.timeout_ms) },
