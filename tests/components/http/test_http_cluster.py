@@ -62,6 +62,16 @@ def commit(brokers: Brokers, group: str, topic: str, offsets: Mapping[int, int])
 # What is led elsewhere
 
 
+def test_the_newest_records_are_the_same_at_every_broker(brokers: Brokers) -> None:
+    values = scattered(brokers, "newest")
+    answers = [ask(broker, "GET", "/topics/newest/newest").body for broker in brokers.by_id.values()]
+    assert answers[0] == answers[1] == answers[2]
+    assert sorted(map(value_of, answers[0]["records"])) == sorted(each for some in values.values() for each in some)
+    times = [each["timestamp_ms"] for each in answers[0]["records"]]
+    assert times == sorted(times)
+    assert answers[0]["last_event_id"] == ",".join(f"{number}:{len(some)}" for number, some in values.items())
+
+
 def test_every_broker_tells_the_same_of_every_partition_as_its_leader_knows_it(brokers: Brokers) -> None:
     scattered(brokers, "told")
     rows = brokers.rows("told")

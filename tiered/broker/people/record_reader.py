@@ -54,12 +54,15 @@ class Limits:
 class Page:
     """Records from one offset on: (offset, what `render` made of it). `next_offset` is where the next page begins.
 
-    `is_end` when nothing follows now; otherwise a limit ended the page, which may have no records then.
+    `is_end` when nothing follows now; otherwise a limit ended the page, which may have no records then. `read_bytes`
+    came from a tier, and a thread decoded for `worked_ms`.
     """
 
     records: tuple[tuple[int, bytes], ...]
     next_offset: int
     is_end: bool
+    read_bytes: int = 0
+    worked_ms: float = 0.0
 
 
 class Undecodable(CorruptBatch):
@@ -78,10 +81,10 @@ class RecordReader:
     Control batches are left out.
     """
 
-    def __init__(self, tiers: TierReader, clock: Clock) -> None:
+    def __init__(self, tiers: TierReader, clock: Clock, threads_name: str = "decode") -> None:
         self._tiers = tiers
         self._clock = clock
-        self._pool = BlockingPool("decode", threads=DECODE_THREADS, max_waiting=MAX_WAITING_READS)
+        self._pool = BlockingPool(threads_name, threads=DECODE_THREADS, max_waiting=MAX_WAITING_READS)
 
     def close(self) -> None:
         self._pool.close()
@@ -95,15 +98,24 @@ class RecordReader:
         committed_only: bool,
         render: Render,
         wanted: Wanted | None = None,
+        is_over: Callable[[], bool] | None = None,
     ) -> Page:
-        """The records from `offset` on that are `wanted`, rendered, within the limits.
+        """The records from `offset` on that are `wanted`, rendered, within the limits. A thread asks `is_over` after
+        each record, and ends the page where that is true.
 
         Raises Undecodable for a batch at the page's beginning, Throttled when too many wait, LogDirFailed,
         OffsetOutOfRange, CorruptObject, StoreUnavailable.
         """
         found: list[tuple[int, bytes]] = []
+        read_bytes, worked_ms = 0, 0.0
         left_bytes = limits.max_bytes
         deadline_ms = self._clock.monotonic_ms() + limits.max_ms
+
+        def page(*, is_end: bool) -> Page:
+            return Page(
+                records=tuple(found), next_offset=offset, is_end=is_end, read_bytes=read_bytes, worked_ms=worked_ms
+            )
+
         while len(found) < limits.max_records and left_bytes > 0:
             decoding = _Decoding(
                 offset=offset,
@@ -113,16 +125,20 @@ class RecordReader:
                 render=render,
                 wanted=wanted,
                 is_late=lambda: self._clock.monotonic_ms() >= deadline_ms,
+                is_over=is_over,
             )
             try:
                 data = await self._range(partition, offset, committed_only)
                 if data is None:
-                    return Page(records=tuple(found), next_offset=offset, is_end=True)
-                await self._pool.run(decoding.run, data.records, data.aborted if committed_only else ())
+                    return page(is_end=True)
+                read_bytes += data.records.length
+                worked_ms += await self._pool.run(
+                    self._timed, decoding.run, data.records, data.aborted if committed_only else ()
+                )
             except Undecodable:
                 if not found:
                     raise
-                return Page(records=tuple(found), next_offset=offset, is_end=False)
+                return page(is_end=False)
             except (OSError, EOFError) as error:
                 raise LogDirFailed(f"{partition.name} cannot be read from the broker's disk: {error}") from error
             found += decoding.found
@@ -130,7 +146,13 @@ class RecordReader:
             offset = decoding.offset
             if decoding.is_full:
                 break
-        return Page(records=tuple(found), next_offset=offset, is_end=False)
+        return page(is_end=False)
+
+    def _timed(self, call: Callable[..., None], *arguments: object) -> float:
+        """How many milliseconds the call took."""
+        started_ms = self._clock.monotonic_ms()
+        call(*arguments)
+        return self._clock.monotonic_ms() - started_ms
 
     async def _range(self, partition: Readable, offset: int, committed_only: bool) -> ReadBatches | None:
         """Whole batches from the one that holds `offset`; None when nothing may be read there yet."""
@@ -166,6 +188,7 @@ class _Decoding:
         render: Render,
         wanted: Wanted | None,
         is_late: Callable[[], bool],
+        is_over: Callable[[], bool] | None,
     ) -> None:
         self.offset = offset
         self.found: list[tuple[int, bytes]] = []
@@ -176,6 +199,7 @@ class _Decoding:
         self._render = render
         self._wanted = wanted
         self._is_late = is_late
+        self._is_over = is_over
 
     def run(self, part: FileSlice, aborted: Sequence[AbortedRange]) -> None:
         """Raises Undecodable for the first batch; a later one ends the page before it."""
@@ -220,6 +244,7 @@ class _Decoding:
                 self._left_bytes -= len(rendered)
             self.offset = record.offset + 1
             is_enough = len(self.found) >= self._max_records or self._left_bytes <= 0
+            is_enough = is_enough or (self._is_over is not None and self._is_over())
             if is_enough or (number % LOOK_EVERY_RECORDS == 0 and self._is_late()):
                 self.is_full = True
                 return

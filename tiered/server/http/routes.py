@@ -12,6 +12,7 @@ from tiered.server.http.api import (
     console,
     groups,
     health,
+    newest,
     partitions,
     pins,
     quotas,
@@ -34,7 +35,8 @@ from tiered.server.http.v3 import topics as v3_topics
 
 _SERVICE = (health, metrics, openapi, browser_guard, console)
 _OURS = (
-    *(cluster, brokers, topics, partitions, pins, records, tail, groups, transactions, transaction_commits),
+    *(cluster, brokers, topics, partitions, pins, records, newest, tail),
+    *(groups, transactions, transaction_commits),
     *(acls, users, quotas),
 )
 _V3 = (v3_cluster, v3_topics, v3_configs, v3_groups, v3_records)

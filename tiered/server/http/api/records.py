@@ -65,18 +65,16 @@ _BYTES = schema.nullable(
         is_open=True,
     )
 )
-_RECORD = schema.record(
-    {
-        "offset": schema.integer(),
-        "timestamp_ms": schema.integer(minimum=-schema.LONG_MAX - 1),
-        "timestamp_type": schema.text(allowed=("CreateTime", "LogAppendTime")),
-        "key": _BYTES,
-        "value": _BYTES,
-        "headers": schema.array(schema.record({"key": schema.text(), "value": _BYTES}, is_open=True)),
-        "header_count": schema.integer("All of them; at most 100 are shown."),
-    },
-    is_open=True,
-)
+RECORD_FIELDS: dict[str, schema.Schema] = {
+    "offset": schema.integer(),
+    "timestamp_ms": schema.integer(minimum=-schema.LONG_MAX - 1),
+    "timestamp_type": schema.text(allowed=("CreateTime", "LogAppendTime")),
+    "key": _BYTES,
+    "value": _BYTES,
+    "headers": schema.array(schema.record({"key": schema.text(), "value": _BYTES}, is_open=True)),
+    "header_count": schema.integer("All of them; at most 100 are shown."),
+}
+_RECORD = schema.record(RECORD_FIELDS, is_open=True)
 _PAGE = schema.record(
     {
         "topic": schema.text(),

@@ -7,7 +7,6 @@ a listener: while it does not read, nothing is read for it.
 
 import asyncio
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from functools import cache
@@ -17,14 +16,23 @@ from aiohttp import web
 
 from tiered.broker.broker import Broker
 from tiered.broker.partitions.topics import Topic
-from tiered.broker.people.record_reader import Wanted
 from tiered.broker.people.tail import Behind, Ended, LocalTopicTail, TailRecords, check_count
-from tiered.errors import InvalidRequest, NotAuthorized, NotLeader, UnknownTopicOrPartition
+from tiered.errors import NotAuthorized, NotLeader
 from tiered.rules.security.acl import Operation, ResourceType
 from tiered.rules.security.quotas import QuotaKey
 from tiered.rules.security.sasl.failures import AuthenticationFailed
 from tiered.server.http.api.lookups import topic_with_records
 from tiered.server.http.api.partition_facts import facts_of
+from tiered.server.http.api.record_choice import (
+    KEY,
+    KEY_PREFIX,
+    LAST_ID,
+    PARTITIONS,
+    chosen_partitions,
+    event_id_of,
+    last_positions,
+    wanted_keys,
+)
 from tiered.server.http.api.records import ISOLATION, READ_COMMITTED
 from tiered.server.http.api.topic_tail import TopicTail, open_tail
 from tiered.server.http.door.keys import BROKER
@@ -35,7 +43,6 @@ from tiered.server.http.messages.parameters import TOPIC, query_number, query_te
 from tiered.server.http.messages.record_json import renderer
 from tiered.server.http.messages.route import Answer, route, tagged
 
-LAST_EVENT_ID = "Last-Event-ID"
 CONTENT_TYPE = "text/event-stream"
 # A listener that keeps us waiting this long is told how far it has fallen behind.
 SLOW_MS = 1_000.0
@@ -45,37 +52,31 @@ RECONNECT_AFTER_MS = 1_000
 MAX_FIELD_BYTES = 256 << 10
 DEFAULT_FIELD_BYTES = 16 << 10
 SKIP = "skip"
-_POSITION = re.compile(r"([0-9]{1,10}):([0-9]{1,19})\Z", re.ASCII)
-_NUMBER = re.compile(r"[0-9]{1,10}\Z", re.ASCII)
 
-_PARTITION = query_text("partition", "Partitions to follow, as 0 or 0,3,4. All of them if absent.", max_length=1100)
 _FROM = query_text("from", "Where to begin without Last-Event-ID.", allowed=("latest", "earliest"), default="latest")
-_KEY = query_text("key", "Only records with exactly this key (UTF-8).", max_length=10_000)
-_KEY_PREFIX = query_text("key_prefix", "Only records whose key begins so (UTF-8).", max_length=10_000)
 _WHEN_BEHIND = query_text(
     "when_behind",
     "What a listener gets that was too slow: the next records all the same, or the newest ones.",
     allowed=("continue", SKIP),
     default="continue",
 )
-_FIELD_BYTES = query_number(
+FIELD_BYTES = query_number(
     "field_bytes",
     "How much of each key and value is shown, in bytes, and of all headers together.",
     maximum=MAX_FIELD_BYTES,
     default=DEFAULT_FIELD_BYTES,
 )
-_FOR_LEADERS = (_KEY, _KEY_PREFIX, ISOLATION, _FIELD_BYTES)
-_LAST_ID = query_text("last_event_id", "As the header Last-Event-ID, for clients that cannot set it.", max_length=4000)
+_FOR_LEADERS = (KEY, KEY_PREFIX, ISOLATION, FIELD_BYTES)
 
 
 async def tail(request: web.Request) -> web.StreamResponse:
     """Records as they come, as server-sent events that can be resumed."""
     broker = request.app[BROKER]
     topic = topic_with_records(request)
-    takes_new_partitions = _PARTITION.find(request) is None
+    takes_new_partitions = PARTITIONS.find(request) is None
     committed_only = ISOLATION.of(request) == READ_COMMITTED
-    wanted = _wanted(_KEY.find(request), _KEY_PREFIX.find(request))
-    field_bytes = _FIELD_BYTES.of(request)
+    wanted = wanted_keys(request)
+    field_bytes = FIELD_BYTES.of(request)
     render = cache(lambda number: renderer(field_bytes, {"partition": number}))
     if takes_new_partitions:
         check_count(topic, topic.partition_count)
@@ -239,26 +240,13 @@ class _Stream:
         return f"event: {name}\nid: {self._id()}\ndata: {json.dumps(data)}\n\n".encode()
 
     def _id(self) -> str:
-        return ",".join(f"{partition}:{offset}" for partition, offset in sorted(self._told.items()))
-
-
-def _wanted(key: str | None, prefix: str | None) -> Wanted | None:
-    """The filter that the query means; None lets everything through."""
-    if key is not None and prefix is not None:
-        raise InvalidRequest("key and key_prefix are two filters for one thing: give one of them")
-    if key is not None:
-        exact = key.encode()
-        return lambda record: record.key == exact
-    if prefix is not None:
-        beginning = prefix.encode()
-        return lambda record: record.key is not None and record.key.startswith(beginning)
-    return None
+        return event_id_of(self._told.items())
 
 
 async def _positions(request: web.Request, topic: Topic) -> dict[int, int]:
     """Where to begin in each partition: as the last event's id says, else as `from` does."""
-    chosen = _chosen(_PARTITION.find(request), topic)
-    resumed = _last_positions(request, topic)
+    chosen = chosen_partitions(request, topic)
+    resumed = last_positions(request, topic)
     end = "last_stable_offset" if ISOLATION.of(request) == READ_COMMITTED else "high_watermark"
     numbers = chosen if chosen is not None else list(range(topic.partition_count))
     if all(number in resumed for number in numbers):
@@ -278,37 +266,6 @@ async def _positions(request: web.Request, topic: Topic) -> dict[int, int]:
     return found
 
 
-def _chosen(text: str | None, topic: Topic) -> list[int] | None:
-    if text is None:
-        return None
-    numbers = text.split(",")
-    if not all(_NUMBER.match(number) for number in numbers) or len(set(numbers)) != len(numbers):
-        raise InvalidRequest(f"partition is {text[:80]!r}: it must be partition numbers, each once, like 0 or 0,3,4")
-    for number in numbers:
-        if int(number) >= topic.partition_count:
-            raise UnknownTopicOrPartition(f"{topic.name} has no partition {number}; it has {topic.partition_count}")
-    return [int(number) for number in numbers]
-
-
-def _last_positions(request: web.Request, topic: Topic) -> dict[int, int]:
-    """The positions in Last-Event-ID; empty without one."""
-    header, query = request.headers.get(LAST_EVENT_ID), _LAST_ID.find(request)
-    text = query if header is None else header
-    if not text:
-        return {}
-    found: dict[int, int] = {}
-    for part in text.split(","):
-        match = _POSITION.match(part)
-        if match is None or int(match[1]) in found or int(match[2]) > schema.LONG_MAX:
-            raise InvalidRequest(f"{LAST_EVENT_ID} is {text[:80]!r}: it must be the id of an event, like 0:15,1:7")
-        if int(match[1]) >= topic.partition_count:
-            raise InvalidRequest(
-                f"{LAST_EVENT_ID} names partition {match[1]}, which {topic.name} does not have (any more): begin anew"
-            )
-        found[int(match[1])] = int(match[2])
-    return found
-
-
 ROUTES = tagged(
     "records",
     route(
@@ -316,7 +273,7 @@ ROUTES = tagged(
         "/api/v1/topics/{topic}/tail",
         tail,
         {200: Answer(description="Events.", content_type=CONTENT_TYPE, schema=schema.text())},
-        *(_PARTITION, _FROM, _KEY, _KEY_PREFIX, ISOLATION, _WHEN_BEHIND, _FIELD_BYTES, _LAST_ID),
+        *(PARTITIONS, _FROM, KEY, KEY_PREFIX, ISOLATION, _WHEN_BEHIND, FIELD_BYTES, LAST_ID),
         description=(
             "Events: start, record, behind (what was missed, or that the listener is too slow), end. The id of each "
             "is the next offset of every partition; send it as Last-Event-ID to resume."
