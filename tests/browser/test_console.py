@@ -129,7 +129,8 @@ def test_the_tail_shows_new_records_of_one_key_in_full(console: Console, staged:
     expect(shown.locator("pre").last).to_contain_text("<b>grüß</b>")
     assert page.locator(".viewer b").count() == 0
     shown.get_by_text("Hex", exact=True).click()
-    expect(shown.locator("pre").last).to_contain_text("7b 22 69 64 22 3a 20 39")
+    expect(shown.locator("pre").last).to_contain_text('00000000  7b 22 69 64 22 3a 20 39  30 30 37 31 39 39 32 35  |{"id": 900719925|')
+    expect(shown.locator("pre").last).to_contain_text(f"{len(value):08x}")
     shown.get_by_text("Text", exact=True).click()
     expect(shown.locator("pre").last).to_have_text(value.decode())
     expect(shown).to_contain_text("0x00ff10")
@@ -137,8 +138,25 @@ def test_the_tail_shows_new_records_of_one_key_in_full(console: Console, staged:
     expect(shown).to_have_count(0)
 
 
+def test_records_open_with_the_newest_of_all_partitions_and_then_follow(
+    console: Console, staged: BrokerProcess
+) -> None:
+    stage.create(staged, "opened", 2, {})
+    stage.produce(staged, "opened", [(b"%d" % number, b"before") for number in range(20)])
+    page = console.go("topics/opened/records")
+    rows = page.locator(".record-list tbody tr")
+    expect(rows).to_have_count(20)
+    stage.produce(staged, "opened", [(b"after", b"after")])
+    expect(rows).to_have_count(21)
+    expect(rows.first).to_contain_text("after")
+    times = rows.locator("td time").all_text_contents()
+    assert all(re.fullmatch(r"\d\d:\d\d:\d\d\.\d{3}", time) for time in times), times
+    assert times == sorted(times, reverse=True)
+    expect(rows.first.locator("td time")).to_have_attribute("title", re.compile(r"^20\d\d-.* local time, .* UTC$"))
+
+
 def test_a_paused_tail_goes_on_where_it_stopped(console: Console, staged: BrokerProcess) -> None:
-    page = console.go("topics/sessions/records?partition=0")
+    page = console.go("topics/sessions/records?partition=0&from=latest")
     expect(page.locator(".tail-status")).to_contain_text("Live")
     rows = page.locator(".record-list tbody tr")
     keys = [key for number in range(400) if (key := b"p%d" % number)]

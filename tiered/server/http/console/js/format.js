@@ -83,6 +83,15 @@ export function clock(ms) {
   return [at.getHours(), at.getMinutes(), at.getSeconds()].map((each) => String(each).padStart(2, "0")).join(":");
 }
 
+/** "14:05:09.123" in the reader's zone, with the day before it where that is not today. */
+export function timeOfDay(ms, nowMs = Date.now()) {
+  return isToday(ms, nowMs) ? dateTime(ms, { fraction: true }).slice(-12) : dateTime(ms, { fraction: true });
+}
+
+export function isToday(ms, nowMs = Date.now()) {
+  return new Date(ms).toDateString() === new Date(nowMs).toDateString();
+}
+
 /** With the offset from UTC, for tooltips and the record viewer. */
 export function exactTime(ms) {
   const at = new Date(ms);

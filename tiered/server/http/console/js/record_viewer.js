@@ -1,7 +1,7 @@
 // One record in full: key, value and headers as text, JSON or hex. Owns how bytes are shown; decides nothing.
 
 import { h } from "./dom.js";
-import { dateTime, exactTime, size, whole } from "./format.js";
+import { exactTime, size, whole } from "./format.js";
 import { jsonTokens } from "./json_text.js";
 import { copy, radios } from "./parts.js";
 
@@ -27,7 +27,7 @@ export function viewer(record, { way, choose, close, wide }) {
     radios("way", WAYS, way, (event) => choose(event.target.value), { legend: "Show bytes as" }),
     h("dl", { class: "pairs" },
       h("dt", null, record.timestamp_type === "LogAppendTime" ? "Appended" : "Created"),
-      h("dd", { title: exactTime(record.timestamp_ms) }, record.timestamp_ms === -1 ? "no timestamp" : dateTime(record.timestamp_ms, { fraction: true }))),
+      h("dd", null, record.timestamp_ms === -1 ? "no timestamp" : exactTime(record.timestamp_ms))),
     field("Key", record.key, way, wide),
     field("Value", record.value, way, wide),
     headers(record)));
@@ -90,17 +90,19 @@ function hexOf(bytes) {
   return Array.from(bytes, (each) => each.toString(16).padStart(2, "0")).join("");
 }
 
-/** "00000000  48 65 6c 6c 6f  Hello", `width` bytes a line. */
+/** As `hexdump -C` shows them, `width` bytes a line: "00000000  48 65 6c 6c 6f  |Hello|", and the length at the end. */
 export function hexLines(bytes, width) {
   const lines = [];
   const shown = bytes.slice(0, HEX_BYTES);
+  const hex = (number) => number.toString(16).padStart(8, "0");
   for (let from = 0; from < shown.length; from += width) {
     const line = shown.slice(from, from + width);
     const pairs = Array.from(line, (each) => each.toString(16).padStart(2, "0"));
     const halves = [pairs.slice(0, 8).join(" "), pairs.slice(8).join(" ")].filter(Boolean).join("  ");
-    const plain = Array.from(line, (each) => (each >= 32 && each < 127 ? String.fromCharCode(each) : "·")).join("");
-    lines.push(`${from.toString(16).padStart(6, "0")}  ${halves.padEnd(width * 3 - 1 + (width > 8 ? 1 : 0))}  ${plain}`);
+    const plain = Array.from(line, (each) => (each >= 32 && each < 127 ? String.fromCharCode(each) : ".")).join("");
+    lines.push(`${hex(from)}  ${halves.padEnd(width * 3 - 1 + (width > 8 ? 1 : 0))}  |${plain}|`);
   }
+  lines.push(hex(shown.length));
   if (bytes.length > HEX_BYTES) lines.push(`… ${whole(bytes.length - HEX_BYTES)} more bytes`);
   return lines.join("\n");
 }

@@ -1,7 +1,7 @@
 // Follows a topic: server-sent events over fetch, so that it can resume exactly where it paused and read refusals.
 // Owns the connection and the last records. Bounded: MAX_RECORDS and MAX_BYTES, the oldest go first.
 
-import { ApiError, answerOf, part, unreachable, urlOf } from "./api.js";
+import { ApiError, answerOf, get, part, unreachable, urlOf } from "./api.js";
 
 export const MAX_RECORDS = 500;
 const MAX_BYTES = 16 << 20;
@@ -9,13 +9,23 @@ const MAX_EVENT_CHARS = 4 << 20;
 const FIELD_BYTES = 16 << 10;
 const RETRY_MS = [500, 1_000, 2_000, 4_000, 8_000];
 
-/** Starts at once. `changed()` after every batch of news; `state` is connecting, live, paused, waiting or failed. */
+/** Starts at once: with the newest records of all partitions, or `from` latest or earliest. `changed()` after every batch of news; `state` is connecting, live, paused, waiting or failed. */
 export function openTail(topic, { partition, key, isPrefix, from, matches = null, changed }) {
-  const tail = { state: "connecting", records: [], received: 0, matched: 0, dropped: 0, behind: null, ended: null, error: null, lastEventId: null };
+  const tail = { state: "connecting", records: [], received: 0, matched: 0, dropped: 0, behind: null, problems: [], ended: null, error: null, lastEventId: null };
   let bytes = 0;
   let controller = null;
   let timer = null;
   let failures = 0;
+  const chosen = { partition, [isPrefix ? "key_prefix" : "key"]: key, field_bytes: FIELD_BYTES };
+
+  /** Afterwards the tail begins behind what was read here. */
+  async function readNewest(signal) {
+    const newest = await get(`api/v1/topics/${part(topic)}/newest`, { query: chosen, signal });
+    newest.records.forEach(keep);
+    tail.problems = newest.problems;
+    tail.lastEventId = newest.last_event_id;
+    changed();
+  }
 
   async function connect() {
     controller = new AbortController();
@@ -23,10 +33,11 @@ export function openTail(topic, { partition, key, isPrefix, from, matches = null
     tail.state = "connecting";
     changed();
     try {
+      if (from === "newest" && tail.lastEventId === null) await readNewest(signal);
       const headers = { Accept: "text/event-stream" };
       if (tail.lastEventId !== null) headers["Last-Event-ID"] = tail.lastEventId;
       const url = urlOf(`api/v1/topics/${part(topic)}/tail`, {
-        partition, [isPrefix ? "key_prefix" : "key"]: key, from, field_bytes: FIELD_BYTES,
+        ...chosen, from: from === "newest" ? null : from,
       });
       const answer = await fetch(url, { signal, headers, cache: "no-store" });
       if (!answer.ok) await answerOf(answer);

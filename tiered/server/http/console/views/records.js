@@ -5,8 +5,8 @@ import { announce } from "../js/announce.js";
 import { timeIn } from "../js/change.js";
 import { download } from "../js/download.js";
 import { h } from "../js/dom.js";
-import { counted, dateTime, whole } from "../js/format.js";
-import { action, field, mark, moment, named, notice, panel, problem, radios } from "../js/parts.js";
+import { counted, dateTime, exactTime, isToday, timeOfDay, whole } from "../js/format.js";
+import { action, field, mark, named, notice, panel, problem, radios } from "../js/parts.js";
 import { HINTS, WAYS, filterOf } from "../js/record_filter.js";
 import { PAGE, search } from "../js/record_search.js";
 import { bestWay, preview, viewer } from "../js/record_viewer.js";
@@ -25,7 +25,7 @@ export function recordsTab({ name, query, changed }) {
     partition: query.partition || "",
     key: query.key || "",
     match: query.match === "prefix" ? "prefix" : "exact",
-    from: query.from === "earliest" ? "earliest" : "latest",
+    from: query.from === "earliest" || query.from === "latest" ? query.from : "newest",
     offset: query.offset || `-${PAGE}`,
     at: query.at || localTime(Date.now() - 3_600_000),
     way: "none",
@@ -44,7 +44,7 @@ export function recordsTab({ name, query, changed }) {
     const isTail = form.mode === "tail";
     refine({
       mode: isTail ? null : form.mode, at: form.mode === "time" ? form.at : null, partition: form.partition, key: isTail ? form.key : null, match: isTail && form.match === "prefix" ? "prefix" : null,
-      from: isTail && form.from === "earliest" ? "earliest" : null, offset: form.mode === "read" ? form.offset : null,
+      from: isTail && form.from !== "newest" ? form.from : null, offset: form.mode === "read" ? form.offset : null,
     });
   }
 
@@ -123,9 +123,9 @@ export function recordsTab({ name, query, changed }) {
       formProblem && problem(formProblem),
       form.mode !== "tail" ? pageBar(topic, cluster) : tail && tailBar(topic, cluster),
       records.length === 0 && topic.record_count === 0 && !topic.internal && firstRecord(name, cluster),
-      h("div", { class: `records${chosen ? " with-viewer" : ""}`, key: "records" },
+      h("div", { class: `records${chosen ? " with-viewer" : ""}${way === "hex" ? " with-hex" : ""}`, key: "records" },
         list(records, topic),
-        chosen && viewer(chosen, { way, close, wide: innerWidth > 700, choose: (next) => { way = next; changed(); } })),
+        chosen && viewer(chosen, { way, close, wide: isWideForHex(), choose: (next) => { way = next; changed(); } })),
     ];
   }
 
@@ -139,7 +139,7 @@ export function recordsTab({ name, query, changed }) {
           form.mode === "tail" && h("option", { value: "" }, "all"), topic.partitions.map((each) => h("option", { value: String(each.partition) }, String(each.partition))))
         : h("input", { id: "partition", inputmode: "numeric", value: form.partition, placeholder: form.mode === "tail" ? "all" : "0", on: { change: setAndStart("partition") } })),
       form.mode === "tail" ? [
-        field("from", "Begin", h("select", { id: "from", value: form.from, on: { change: setAndStart("from") } }, h("option", { value: "latest" }, "now"), h("option", { value: "earliest" }, "at the first record"))),
+        field("from", "Begin", h("select", { id: "from", value: form.from, on: { change: setAndStart("from") } }, h("option", { value: "newest" }, "with the newest records"), h("option", { value: "latest" }, "now"), h("option", { value: "earliest" }, "at the first record"))),
         field("match", "Key", h("select", { id: "match", value: form.match, on: { change: (event) => { form.match = event.target.value; if (form.key) start(); } } },
           h("option", { value: "exact" }, "is"), h("option", { value: "prefix" }, "begins with"))),
         field("key", "Only records with this key",
@@ -172,6 +172,7 @@ export function recordsTab({ name, query, changed }) {
           h("button", { type: "button", on: { click: () => { chosen = null; tail.clear(); } } }, "Clear"))),
       resumes && tail.error && awayBecause() === null && notice(tail.state === "failed" ? "bad" : "warn", tail.error.message, tail.state === "waiting" && " Trying again; nothing is lost, the tail goes on where it stopped."),
       tail.state === "paused" && tail.lastEventId && notice("plain", "Paused. Resuming goes on at these offsets, so that nothing is missed: ", h("code", { class: "breaks" }, named(positionsText(tail.lastEventId)))),
+      tail.problems.length > 0 && notice("warn", problemsText(tail.problems)),
       tail.behind && notice("warn", `Behind since ${dateTime(tail.behind.atMs)}: ${sentence(tail.behind.message)}`));
   }
 
@@ -217,7 +218,8 @@ export function recordsTab({ name, query, changed }) {
   }
 
   function list(records, topic) {
-    const columns = [["c-offset", "Offset"], ["c-partition wide", "Partition"], ["c-time wide", "Time"], ["c-key", "Key"], ["", "Value"]];
+    const isOfToday = records.every((each) => each.timestamp_ms === -1 || isToday(each.timestamp_ms));
+    const columns = [["c-offset", "Offset"], ["c-partition wide", "Partition"], [`${isOfToday ? "c-time" : "c-date"} wide`, "Time"], ["c-key", "Key"], ["", "Value"]];
     return panel("Records", { about: form.mode === "tail" ? `newest first, ${MAX_RECORDS} at most` : "oldest first" }, records.length === 0
       ? h("p", { class: "empty soft" }, waitingText(topic))
       : h("div", { class: "record-list scroll", tabindex: "0", role: "region", "aria-label": "Records, table" },
@@ -231,9 +233,10 @@ export function recordsTab({ name, query, changed }) {
     const isChosen = chosen !== null && idOf(chosen) === id;
     return h("tr", { key: id, class: isChosen ? "chosen" : null },
       h("th", { scope: "row" }, h("button", { type: "button", class: "plain number", id: `show-${id}`, "aria-expanded": isChosen ? "true" : "false",
-        "aria-label": `Show offset ${record.offset} of partition ${record.partition}`, on: { click: () => choose(record) } }, whole(record.offset))),
+        "aria-label": `Show offset ${record.offset} of partition ${record.partition}`, on: { click: () => choose(record) } }, whole(record.offset)),
+        h("div", { class: "narrow" }, timeOf(record))),
       h("td", { class: "number wide" }, String(record.partition)),
-      h("td", { class: "wide" }, record.timestamp_ms === -1 ? h("span", { class: "none" }, "none") : moment(record.timestamp_ms)),
+      h("td", { class: "wide" }, timeOf(record)),
       h("td", null, preview(record.key)),
       h("td", null, preview(record.value)));
   }
@@ -242,7 +245,8 @@ export function recordsTab({ name, query, changed }) {
     if (form.mode !== "tail") return page.loading ? "Reading …" : matches ? "None of these records is shown: go on with Newer, or ask for others." : "No records here.";
     if (matches) return "Waiting for a record that is to be shown.";
     if (form.key) return `Waiting for a record whose key ${form.match === "prefix" ? "begins with" : "is"} “${form.key}”.`;
-    return topic.record_count === 0 ? "Waiting for the first record." : "Waiting for new records. To see those that are there already, begin at the first record or read from an offset.";
+    if (topic.record_count === 0) return "Waiting for the first record.";
+    return form.from === "latest" ? "Waiting for new records. To see those that are there already, begin with the newest or at the first record." : "Waiting for new records: none of the newest offsets has one that can be shown.";
   }
 
   return { draw, stop: () => tail?.stop() };
@@ -256,6 +260,23 @@ function lookedAt({ records, looked, from, next }) {
 /** As a field for a time wants it: in the reader's zone, to the second. */
 function localTime(ms) {
   return dateTime(ms).replace(" ", "T");
+}
+
+/** The time of day in the reader's zone; the day and UTC are its tooltip, and stand in the opened record. */
+function timeOf({ timestamp_ms: ms }) {
+  if (ms === -1) return h("span", { class: "none" }, "none");
+  const at = new Date(ms);
+  return h("time", { datetime: Number.isNaN(at.getTime()) ? null : at.toISOString(), title: exactTime(ms), class: "number" }, timeOfDay(ms));
+}
+
+/** Whether the viewer has room for 16 bytes a line: as a sheet below the list, or beside it on a wide screen. */
+function isWideForHex() {
+  return innerWidth >= 1_200 || (innerWidth > 700 && innerWidth < 1_024);
+}
+
+function problemsText(problems) {
+  const [{ partition, message }] = problems;
+  return `Not all of the newest records can be shown. Partition ${partition}: ${sentence(message)}${problems.length > 1 ? ` ${counted(problems.length - 1, "other partition")} lack some too.` : ""}`;
 }
 
 function idOf(record) {
