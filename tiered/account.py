@@ -69,7 +69,7 @@ class OwnersTurns:
             return
         place = self._places.get(account.owner)
         if place is not None and place.count > MAX_WAITING:
-            raise Throttled(f"{MAX_WAITING} lists of yours wait for their turn; ask for one after the other")
+            raise Throttled(f"{MAX_WAITING} requests of yours wait for their turn; ask for one after the other")
         async with self.taken_by(account.owner):
             yield
 

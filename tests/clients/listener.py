@@ -1,4 +1,4 @@
-"""A listener of a tail over HTTP: server-sent events from a plain socket, which can be left in the middle.
+"""A listener of a tail or a search over HTTP: server-sent events from a plain socket, which can be left in the middle.
 
 Parses by the rules of the HTML standard as far as a tail uses them: id, event, data, comments, retry.
 """
@@ -7,10 +7,14 @@ import json
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Protocol, Self
 from urllib.parse import urlencode
 
-from tests.broker_process import BrokerProcess
+
+class HasHttpPort(Protocol):
+    """A broker in a process of its own, or in this one."""
+
+    http_port: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,12 +31,13 @@ class Listener:
 
     def __init__(
         self,
-        broker: BrokerProcess,
+        broker: HasHttpPort,
         topic: str,
         *,
         last_id: str = "",
         timeout_s: float = 60.0,
         receive_buffer_bytes: int | None = None,
+        route: str = "tail",
         **query: object,
     ) -> None:
         self.last_id = last_id
@@ -42,7 +47,7 @@ class Listener:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
         self._socket.settimeout(timeout_s)
         self._socket.connect(("127.0.0.1", broker.http_port))
-        path = f"/api/v1/topics/{topic}/tail"
+        path = f"/api/v1/topics/{topic}/{route}"
         asked = {name.rstrip("_"): value for name, value in query.items()}
         lines = [f"GET {path}?{urlencode(asked)} HTTP/1.0", f"Host: 127.0.0.1:{broker.http_port}"]
         if last_id:

@@ -24,6 +24,7 @@ WHOLE = {
     "tiered/broker/groups/offsets_topic.py:OffsetsTopic.tick": "reading a partition notes its own errors",
     "tiered/broker/people/offset_reset.py:_offsets_after": "one request of a person",
     "tiered/broker/people/record_reader.py:RecordReader._range": "one request of a person",
+    "tiered/broker/people/record_search.py:RecordSearches.steps": "an error of a partition is a step of its own",
     "tiered/broker/people/record_writer.py:RecordWriter._write": "one request of a person",
     "tiered/broker/people/record_writer.py:RecordWriter.write": "one request of a person",
     "tiered/broker/people/tail.py:LocalTopicTail.next": "one request of a person",

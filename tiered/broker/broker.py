@@ -40,6 +40,7 @@ from tiered.broker.people.client_metrics import ClientMetrics
 from tiered.broker.people.lag_history import LagHistory
 from tiered.broker.people.log_bounds import KnownLogBounds
 from tiered.broker.people.record_reader import RecordReader
+from tiered.broker.people.record_search import RecordSearches
 from tiered.broker.people.record_writer import RecordWriter
 from tiered.broker.people.sql_reports import SqlReports
 from tiered.broker.reconcile.findings import Findings
@@ -176,6 +177,7 @@ class Broker:
         self.validation = LongValidations()
         self.reader = TierReader(self.cold_reader, self.disk, self.counters)
         self.records = RecordReader(self.reader, clock)
+        self.searches = RecordSearches(self.reader, clock, lambda: self.state.settings.http.tiered_http_max_searches)
 
         context, state = self.context, self.state
         topics, image = self.topics, self.image = Topics(), ClusterImage()
@@ -540,6 +542,7 @@ class Broker:
         self.compaction.close(wait=False)
         self.joining.close(wait=False)
         self.records.close()
+        self.searches.close()
         for partition in self.topics.partitions():
             partition.log.discard()
         self.database.close_sync()
@@ -550,6 +553,7 @@ class Broker:
         self.store.close()
         for pool in (self._downloads, self.uploads, self.disk, self.records, self.compaction, self.credentials):
             pool.close()
+        self.searches.close()
         self.joining.close()
         self.validation.close()
 

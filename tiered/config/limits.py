@@ -124,6 +124,9 @@ class HttpSettings:
     tiered_http_max_requests: int = setting(
         ConfigType.INT, 64, "HTTP requests in progress; the next one is answered with 429.", minimum=1,
     )
+    tiered_http_max_searches: int = setting(
+        ConfigType.INT, 4, "Searches through records that may run at once, one of a user; 0 allows none.", minimum=0,
+    )
     tiered_http_max_streams: int = setting(
         ConfigType.INT, 100, "HTTP answers without an end (tails) that may be open.", minimum=0,
     )

@@ -86,6 +86,11 @@ class RecordReader:
         self._clock = clock
         self._pool = BlockingPool(threads_name, threads=DECODE_THREADS, max_waiting=MAX_WAITING_READS)
 
+    @property
+    def pending(self) -> int:
+        """Reads that decode or wait for a thread now."""
+        return self._pool.pending
+
     def close(self) -> None:
         self._pool.close()
 

@@ -17,6 +17,7 @@ from tiered.server.http.api import (
     pins,
     quotas,
     records,
+    search,
     tail,
     topics,
     transaction_commits,
@@ -35,7 +36,7 @@ from tiered.server.http.v3 import topics as v3_topics
 
 _SERVICE = (health, metrics, openapi, browser_guard, console)
 _OURS = (
-    *(cluster, brokers, topics, partitions, pins, records, newest, tail),
+    *(cluster, brokers, topics, partitions, pins, records, newest, search, tail),
     *(groups, transactions, transaction_commits),
     *(acls, users, quotas),
 )

@@ -120,6 +120,15 @@ async def count_and_rest(request: web.Request, quota: QuotaKey, size_bytes: int)
         await asyncio.sleep(rest_ms / 1000.0)
 
 
+async def rest_while_owed(request: web.Request, quota: QuotaKey) -> None:
+    """For a stream whose use was counted elsewhere: returns when nothing is owed."""
+    bucket = _bucket(request, quota)
+    rest_ms = 0.0 if bucket is None else bucket.rest_ms(request.app[BROKER].clock.monotonic_ms())
+    if rest_ms > 0.0:
+        _note(request, quota, rest_ms)
+        await asyncio.sleep(rest_ms / 1000.0)
+
+
 def _bucket(request: web.Request, quota: QuotaKey) -> TokenBucketState | None:
     is_limited, of = _KINDS[quota]
     quotas = request.app[BROKER].client_quotas

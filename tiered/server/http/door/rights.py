@@ -105,6 +105,7 @@ RIGHTS: dict[str, tuple[Need, ...]] = {
     "POST /api/v1/topics/{topic}/partitions/{partition}/delete-records": _topic(Operation.DELETE),
     "GET /api/v1/topics/{topic}/records": _topic(Operation.READ),
     "GET /api/v1/topics/{topic}/newest": _topic(Operation.READ),
+    "GET /api/v1/topics/{topic}/search": _topic(Operation.READ),
     "GET /api/v1/topics/{topic}/tail": _topic(Operation.READ),
     "GET /api/v1/groups": OPEN,
     "GET /api/v1/groups/{group}": _group(Operation.DESCRIBE),

@@ -1,0 +1,247 @@
+"""Looking for records in the partitions that this broker has, from both tiers, for somebody who waits for them.
+
+Owns the turns of searches, their threads and their pace. A search reads forward, a piece of each partition in turn, and
+rests between two pieces, so that producers keep the processor. Must never read on for a search that nobody wants, nor
+move a position over a record that it has not looked at without saying so.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from tiered.account import OwnersShares, OwnersTurns
+from tiered.broker.partitions.partition import Partition
+from tiered.broker.partitions.topics import Topic
+from tiered.broker.people.record_reader import Limits, Page, RecordReader, Render, Undecodable, Wanted
+from tiered.broker.tiering.tier_reader import TierReader
+from tiered.errors import Corrupt, OffsetOutOfRange, OutOfRange, PolicyViolation, Retriable, Throttled
+from tiered.formats.record_batch import Record
+from tiered.runtime import Clock
+
+PIECE_MS = 50.0
+PIECE_BYTES = 256 << 10
+REST_SHARE = 1.0
+"""How long a search rests after each piece, by how long a thread worked for it: half of one core at the most."""
+LATE_MS = 60_000
+"""Records of several producers lie in a log nearly in the order of their times: until one is so much newer than what is
+looked for, the search goes on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """How far a search is in one partition: `next_offset` goes from `start_offset` to `end_offset`."""
+
+    start_offset: int
+    next_offset: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trouble:
+    """Offsets of a partition, or all that is left of it, that could not be looked at."""
+
+    partition: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What one piece of a search has brought: (partition, offset, rendered) of records, and the places after them."""
+
+    records: tuple[tuple[int, int, bytes], ...] = ()
+    places: Mapping[int, Place]
+    troubles: tuple[Trouble, ...] = ()
+    looked_records: int = 0
+    read_bytes: int = 0
+    worked_ms: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sought:
+    """What is looked for: records that are `wanted` and not older than `from_ms` nor newer than `to_ms`, as many as
+    `max_records` in one piece."""
+
+    wanted: Wanted | None
+    from_ms: int | None
+    to_ms: int | None
+    max_records: int
+    committed_only: bool
+    render: Callable[[int], Render]
+
+
+class RecordSearches:
+    """The searches of one broker: one of each principal at a time, on threads that pages and tails do not wait for."""
+
+    def __init__(self, tiers: TierReader, clock: Clock, most: Callable[[], int]) -> None:
+        """`most` reads the setting `tiered.http.max.searches`."""
+        self._tiers = tiers
+        self._clock = clock
+        self._records = RecordReader(tiers, clock, "search")
+        self._most = most
+        self._turns = OwnersTurns()
+        # Parts of searches at other brokers wait for no search of this one: the two could wait for each other.
+        self._turns_of_parts = OwnersTurns()
+        self._shares = OwnersShares()
+
+    @property
+    def running(self) -> int:
+        return self._shares.total
+
+    @property
+    def pending(self) -> int:
+        """Pieces of searches that threads decode or that wait for one."""
+        return self._records.pending
+
+    def close(self) -> None:
+        self._records.close()
+
+    @asynccontextmanager
+    async def place(self, *, is_part: bool) -> AsyncIterator[None]:
+        """While a search may run; `is_part` of one that another broker passed on. Raises Throttled, PolicyViolation."""
+        most = self._most()
+        if most == 0:
+            raise PolicyViolation("no records are searched at this broker: tiered.http.max.searches is 0")
+        turns = self._turns_of_parts if is_part else self._turns
+        async with turns.taken():
+            with self._shares.taken(most) as is_taken:
+                if not is_taken:
+                    raise Throttled(
+                        f"{self.running} searches run at this broker, as many as may (tiered.http.max.searches); try "
+                        "again in a moment"
+                    )
+                yield
+
+    async def steps(
+        self, topic: Topic, numbers: Sequence[int], sought: Sought, positions: Mapping[int, int]
+    ) -> AsyncGenerator[Step, None]:
+        """Looks at the partitions in turn until the offsets where they end now. It begins at `positions`, in the others
+        at the first record that is not too old."""
+        pending: dict[int, tuple[Partition, Place]] = {}
+        for number in numbers:
+            partition = topic.hosted(number)
+            if partition is None:
+                message = f"{topic.name}-{number} is not open at this broker now"
+                yield Step(places={}, troubles=(Trouble(partition=number, message=message),))
+                continue
+            try:
+                place = await self._first_place(partition, sought, positions.get(number))
+            except (Retriable, OutOfRange, Corrupt) as error:
+                yield Step(places={}, troubles=(Trouble(partition=number, message=str(error)),))
+                continue
+            pending[number] = partition, place
+            yield Step(places={number: place})
+        while pending := {number: each for number, each in pending.items() if _is_unfinished(each[1])}:
+            for number, (partition, place) in list(pending.items()):
+                step, place_after = await self._piece(partition, number, place, sought)
+                yield step
+                if place_after is None:
+                    del pending[number]
+                    continue
+                pending[number] = partition, place_after
+                await asyncio.sleep(step.worked_ms * REST_SHARE / 1000.0)
+
+    async def _first_place(self, partition: Partition, sought: Sought, position: int | None) -> Place:
+        end_offset = partition.last_stable_offset if sought.committed_only else partition.high_watermark
+        start_offset = partition.log_start_offset
+        if position is not None:
+            start_offset = position
+        elif sought.from_ms is not None:
+            first = await self._tiers.offset_for_timestamp(partition, sought.from_ms)
+            start_offset = end_offset if first is None else first[0]
+        if sought.to_ms is not None:
+            behind = await self._tiers.offset_for_timestamp(partition, sought.to_ms + LATE_MS)
+            end_offset = end_offset if behind is None else min(behind[0], end_offset)
+        end_offset = max(start_offset, end_offset)
+        return Place(start_offset=start_offset, next_offset=start_offset, end_offset=end_offset)
+
+    async def _piece(
+        self, partition: Partition, number: int, place: Place, sought: Sought
+    ) -> tuple[Step, Place | None]:
+        """What it brought, and the place after it; None where the partition cannot be read on."""
+        look = _Look(sought, place.end_offset, self._clock)
+        try:
+            page = await self._records.read(
+                partition,
+                place.next_offset,
+                limits=Limits(max_records=sought.max_records, max_bytes=PIECE_BYTES, max_ms=PIECE_MS),
+                committed_only=sought.committed_only,
+                render=sought.render(number),
+                wanted=look.is_wanted,
+                is_over=look.is_over,
+            )
+        except Undecodable as error:
+            return _skipped(number, place, error.end_offset, str(error))
+        except OffsetOutOfRange:
+            start_offset = partition.log_start_offset
+            if place.next_offset < start_offset:
+                message = f"offsets {place.next_offset} to {start_offset - 1} were deleted before they were looked at"
+                return _skipped(number, place, start_offset, message)
+            return _skipped(number, place, place.end_offset, "its log ends below where the search is")
+        except (Retriable, Corrupt) as error:
+            return Step(places={}, troubles=(Trouble(partition=number, message=str(error)),)), None
+        finally:
+            look.end()
+        place_after = _moved(place, place.end_offset if page.is_end else page.next_offset)
+        return _found(number, page, place_after, look.looked_records), place_after
+
+
+class _Look:
+    """One piece: counts the records, and ends it on the thread that decodes. The time counts from its first record: a
+    large batch must be decompressed anew for each piece of it."""
+
+    def __init__(self, sought: Sought, end_offset: int, clock: Clock) -> None:
+        self.looked_records = 0
+        self._sought = sought
+        self._end_offset = end_offset
+        self._clock = clock
+        self._end_ms: float | None = None
+        self._is_over = False
+
+    def is_wanted(self, record: Record) -> bool:
+        if record.offset >= self._end_offset:
+            self._is_over = True
+            return False
+        if self._end_ms is None:
+            self._end_ms = self._clock.monotonic_ms() + PIECE_MS
+        self.looked_records += 1
+        sought = self._sought
+        if sought.from_ms is not None and record.timestamp_ms < sought.from_ms:
+            return False
+        if sought.to_ms is not None and record.timestamp_ms > sought.to_ms:
+            return False
+        return sought.wanted is None or sought.wanted(record)
+
+    def is_over(self) -> bool:
+        return self._is_over or (self._end_ms is not None and self._clock.monotonic_ms() >= self._end_ms)
+
+    def end(self) -> None:
+        """A thread that still decodes for it ends with the record at hand."""
+        self._is_over = True
+
+
+def _is_unfinished(place: Place) -> bool:
+    return place.next_offset < place.end_offset
+
+
+def _moved(place: Place, next_offset: int) -> Place:
+    return Place(
+        start_offset=place.start_offset,
+        next_offset=min(next_offset, place.end_offset),
+        end_offset=place.end_offset,
+    )
+
+
+def _skipped(number: int, place: Place, to_offset: int, message: str) -> tuple[Step, Place]:
+    after = _moved(place, to_offset)
+    return Step(places={number: after}, troubles=(Trouble(partition=number, message=message),)), after
+
+
+def _found(number: int, page: Page, place: Place, looked_records: int) -> Step:
+    return Step(
+        records=tuple((number, offset, rendered) for offset, rendered in page.records),
+        places={number: place},
+        looked_records=looked_records,
+        read_bytes=page.read_bytes,
+        worked_ms=page.worked_ms,
+    )
