@@ -129,7 +129,9 @@ def test_the_tail_shows_new_records_of_one_key_in_full(console: Console, staged:
     expect(shown.locator("pre").last).to_contain_text("<b>grüß</b>")
     assert page.locator(".viewer b").count() == 0
     shown.get_by_text("Hex", exact=True).click()
-    expect(shown.locator("pre").last).to_contain_text('00000000  7b 22 69 64 22 3a 20 39  30 30 37 31 39 39 32 35  |{"id": 900719925|')
+    expect(shown.locator("pre").last).to_contain_text(
+        '00000000  7b 22 69 64 22 3a 20 39  30 30 37 31 39 39 32 35  |{"id": 900719925|'
+    )
     expect(shown.locator("pre").last).to_contain_text(f"{len(value):08x}")
     shown.get_by_text("Text", exact=True).click()
     expect(shown.locator("pre").last).to_have_text(value.decode())

@@ -18,6 +18,7 @@ VIEWS = [
     "topics",
     f"topics/{stage.TIERED}",
     f"topics/{stage.TIERED}/records?mode=read&partition=0&offset=-20",
+    f"topics/{stage.TIERED}/records?mode=search&way=text&wanted=Quito",
     f"topics/{stage.TIERED}/configs",
     f"topics/{stage.TIERED}/consumers",
     f"topics/{stage.TIERED}/retention?partition=1",

@@ -1,4 +1,4 @@
-"""Records in the console: from a time, those alone that match, and as a file."""
+"""Records in the console: from a time, those alone that match, those that the broker finds, and as a file."""
 
 import json
 import re
@@ -30,62 +30,56 @@ def searched(staged: BrokerProcess) -> BrokerProcess:
     return staged
 
 
-def show(page: Page, way: str, wanted: str) -> None:
-    page.get_by_label("Show", exact=True).select_option(way)
+def seek(page: Page, way: str, wanted: str) -> None:
+    page.get_by_label("Look for", exact=True).select_option(way)
     page.get_by_label("What to look for").fill(wanted)
-    page.get_by_role("button", name="Read", exact=True).click()
+    page.get_by_role("button", name="Search", exact=True).click()
 
 
-@pytest.mark.parametrize(
-    ("way", "wanted", "count"),
-    [
+def test_the_broker_searches_and_says_how_far_it_is_and_what_it_read(console: Console, searched: BrokerProcess) -> None:
+    page = console.go(f"topics/{TOPIC}/records")
+    page.get_by_text("Search", exact=True).click()
+    expect(page.locator("main")).to_contain_text("Nothing was looked for yet")
+    rows, status = page.locator(".record-list tbody tr"), page.locator(".tail-status")
+    for way, wanted, count in (
         ("text", '"ERROR"', 13),
-        ("regex", r'"level": "ERR(OR)?",.*7\b', 13),
         ("json", "id = 9007199254740993", 1),
-        ("json", "at.0.n = 1299", 1),
-        ("header", "source = web", 100),
         ("header", "absent", 0),
-    ],
-)
-def test_records_are_searched_by_value_and_header_in_the_browser(
-    console: Console, searched: BrokerProcess, way: str, wanted: str, count: int
-) -> None:
-    page = console.go(f"topics/{TOPIC}/records?mode=read&offset=0")
-    show(page, way, wanted)
-    expect(page.locator(".record-list tbody tr")).to_have_count(count)
-    expect(page.locator(".tail-status")).to_contain_text(
-        f"of {1_301:,} that were looked at" if count != 100 else "100 records;"
-    )
-
-
-def test_a_search_goes_on_where_it_ended(console: Console, searched: BrokerProcess) -> None:
-    page = console.go(f"topics/{TOPIC}/records?mode=read&offset=0")
-    show(page, "text", "INFO")
-    rows = page.locator(".record-list tbody tr")
-    expect(rows).to_have_count(100)
-    expect(page.locator(".tail-status")).to_contain_text("offsets 0 to 100")
-    page.get_by_role("button", name="Newer").click()
-    expect(rows.first.get_by_role("button")).to_have_text("101")
-
-
-def test_a_search_fits_a_phone(browser: Browser, searched: BrokerProcess) -> None:
-    with Console(browser, searched, size=PHONE) as console:
-        page = console.go(f"topics/{TOPIC}/records?mode=read&offset=0")
-        show(page, "text", "INFO")
-        expect(page.locator(".tail-status")).to_contain_text("that were looked at")
-        assert console.overflow_px() <= 0
-        page.get_by_role("button", name="Produce a record").click()
-        assert console.overflow_px() <= 0
-
-
-def test_what_is_no_expression_is_told_and_asks_nobody(console: Console, searched: BrokerProcess) -> None:
-    page = console.go(f"topics/{TOPIC}/records?mode=read&offset=0")
-    expect(page.locator(".record-list tbody tr")).to_have_count(100)
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url) if "/records" in request.url else None)
-    show(page, "regex", "(")
+    ):
+        seek(page, way, wanted)
+        expect(status).to_contain_text("Searched to the end")
+        expect(status).to_contain_text(
+            f"{count} record{'s' * (count != 1)} found; 1,301 of 1,301 offsets looked at: 1,301 records"
+        )
+        expect(rows).to_have_count(count)
+    console.said("Searched: 0 records found")
+    expect(page.locator("main")).to_contain_text("No record is like that")
+    page.get_by_label("To, in your zone").fill("2001-01-01T00:00:00")
+    seek(page, "regex", "ERR")
+    expect(status).to_contain_text("0 records found; 0 of 0 offsets looked at")
+    assert "way=regex" in page.url
+    seek(page, "regex", "(")
     expect(page.get_by_role("alert")).to_contain_text("no regular expression")
-    assert asked == []
+
+
+def test_a_search_goes_on_where_it_ended_and_is_cancelled(browser: Browser, searched: BrokerProcess) -> None:
+    with Console(browser, searched, size=PHONE) as console:
+        page = console.go(f"topics/{TOPIC}/records?mode=search&way=text&wanted=INFO")
+        rows, status = page.locator(".record-list tbody tr"), page.locator(".tail-status")
+        expect(rows).to_have_count(100)
+        page.get_by_role("button", name="Go on from here").click()
+        expect(rows).to_have_count(200)
+        expect(rows.nth(100).get_by_role("button")).to_have_text("101")
+        assert console.overflow_px() <= 0
+        stage.create(searched, "slowly", 2, {})
+        stage.produce(searched, "slowly", [(b"k", b"a" * 60_000)] * 12)
+        page = console.go("topics/slowly/records?mode=search&way=regex&wanted=(x%3Fa%3F)%7B490%7Db")
+        expect(status).to_contain_text("Searching")
+        page.get_by_role("button", name="Cancel").click()
+        expect(status).to_contain_text("Cancelled")
+        expect(page.get_by_role("button", name="Go on from here")).to_be_visible()
+        expect(page.get_by_role("button", name="Cancel")).to_have_count(0)
+        assert console.complaints == []
 
 
 def test_the_tail_shows_those_that_match_alone(console: Console, searched: BrokerProcess) -> None:

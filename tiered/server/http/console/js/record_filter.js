@@ -1,5 +1,5 @@
-// Which records are shown: by value or header, as text, regular expression or field of JSON. Pure; it runs in the reader's
-// browser, so that nobody's expression takes the broker's time.
+// Which records of a live tail are shown: by value or header, as text, regular expression or field of JSON. Pure. Records
+// that lie in the log already are sought by the broker (search.js).
 
 export const WAYS = [["none", "all records"], ["text", "value has text"], ["regex", "value matches"], ["json", "JSON field"], ["header", "header"]];
 export const HINTS = {
@@ -30,7 +30,8 @@ function expressionOf(wanted) {
   }
 }
 
-function pairOf(wanted) {
+/** [name, value] of "name = value"; the value is null where there is none. */
+export function pairOf(wanted) {
   const equals = wanted.indexOf("=");
   return equals < 0 ? [wanted.trim(), null] : [wanted.slice(0, equals).trim(), wanted.slice(equals + 1).trim()];
 }

@@ -2,10 +2,10 @@
 // Owns the connection and the last records. Bounded: MAX_RECORDS and MAX_BYTES, the oldest go first.
 
 import { ApiError, answerOf, get, part, unreachable, urlOf } from "./api.js";
+import { readEvents } from "./events.js";
 
 export const MAX_RECORDS = 500;
 const MAX_BYTES = 16 << 20;
-const MAX_EVENT_CHARS = 4 << 20;
 const FIELD_BYTES = 16 << 10;
 const RETRY_MS = [500, 1_000, 2_000, 4_000, 8_000];
 
@@ -131,32 +131,4 @@ function hasCaughtUp(behind, lastEventId) {
 
 function weight(field) {
   return field === null ? 0 : field.base64.length + (field.text?.length ?? 0) * 2;
-}
-
-/** Gives each event of the stream to `receive`. An event that never ends is an error, not a growing buffer. */
-async function readEvents(stream, receive) {
-  const reader = stream.pipeThrough(new TextDecoderStream()).getReader();
-  let text = "";
-  let event = { type: "message", data: [], id: null };
-  for (;;) {
-    const { done, value } = await reader.read();
-    if (done) return;
-    text += value;
-    if (text.length > MAX_EVENT_CHARS) throw new ApiError(0, "The broker sent an event that is too large to show.");
-    const lines = text.split(/\r\n|\n|\r(?!$)/);
-    text = lines.pop();
-    for (const line of lines) {
-      if (line === "") {
-        if (event.data.length > 0 || event.id !== null) receive({ type: event.type, data: event.data.join("\n"), id: event.id });
-        event = { type: "message", data: [], id: null };
-      } else if (!line.startsWith(":")) {
-        const colon = line.indexOf(":");
-        const name = colon < 0 ? line : line.slice(0, colon);
-        const content = colon < 0 ? "" : line.slice(colon + 1).replace(/^ /, "");
-        if (name === "event") event.type = content;
-        else if (name === "data") event.data.push(content);
-        else if (name === "id") event.id = content;
-      }
-    }
-  }
 }

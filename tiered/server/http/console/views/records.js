@@ -1,6 +1,6 @@
-// Records of a topic: the live tail with a filter by key, or a page from any offset; and one record in full.
+// Records of a topic: the live tail with a filter, a page from any offset or time, a search; and one record in full.
 
-import { awayBecause, sentence } from "../js/api.js";
+import { awayBecause, get, part, sentence } from "../js/api.js";
 import { announce } from "../js/announce.js";
 import { timeIn } from "../js/change.js";
 import { download } from "../js/download.js";
@@ -8,32 +8,41 @@ import { h } from "../js/dom.js";
 import { counted, dateTime, exactTime, isToday, timeOfDay, whole } from "../js/format.js";
 import { action, field, mark, named, notice, panel, problem, radios } from "../js/parts.js";
 import { HINTS, WAYS, filterOf } from "../js/record_filter.js";
-import { PAGE, search } from "../js/record_search.js";
 import { bestWay, preview, viewer } from "../js/record_viewer.js";
 import { refine } from "../js/router.js";
+import { openSearch, queryOf } from "../js/search.js";
 import { MAX_RECORDS, openTail } from "../js/tail.js";
 import { produceRecord } from "./produce_record.js";
+import { emptySearchText, searchBar, searchFields } from "./record_search.js";
 import { firstRecord } from "./topic.js";
 
+const PAGE = 100;
+const FIELD_BYTES = 16 << 10;
+const MODES = [["tail", "Live tail"], ["read", "From an offset"], ["time", "From a time"], ["search", "Search"]];
 const WORDS = {
   connecting: ["quiet", "Connecting"], live: ["good", "Live"], paused: ["quiet", "Paused"], waiting: ["warn", "Connection lost"], failed: ["bad", "Refused"],
 };
 
 export function recordsTab({ name, query, changed }) {
   const form = {
-    mode: query.mode === "read" || query.mode === "time" ? query.mode : "tail",
+    mode: MODES.some(([id]) => id === query.mode) ? query.mode : "tail",
     partition: query.partition || "",
     key: query.key || "",
     match: query.match === "prefix" ? "prefix" : "exact",
     from: query.from === "earliest" || query.from === "latest" ? query.from : "newest",
     offset: query.offset || `-${PAGE}`,
     at: query.at || localTime(Date.now() - 3_600_000),
-    way: "none",
-    wanted: "",
+    show: "none",
+    shown: "",
+    way: query.way || "text",
+    wanted: query.wanted || "",
+    since: query.since || "",
+    until: query.until || "",
   };
   let matches = null;
   let formProblem = null;
   let tail = null;
+  let search = null;
   let page = { records: [], error: null, loading: false, next: null, end: null };
   let chosen = null;
   let way = null;
@@ -42,23 +51,31 @@ export function recordsTab({ name, query, changed }) {
 
   function keepAddress() {
     const isTail = form.mode === "tail";
+    const isSearch = form.mode === "search";
+    const ofSearch = (value) => (isSearch ? value : null);
     refine({
+      way: ofSearch(form.way), wanted: ofSearch(form.wanted), since: ofSearch(form.since), until: ofSearch(form.until),
       mode: isTail ? null : form.mode, at: form.mode === "time" ? form.at : null, partition: form.partition, key: isTail ? form.key : null, match: isTail && form.match === "prefix" ? "prefix" : null,
       from: isTail && form.from !== "newest" ? form.from : null, offset: form.mode === "read" ? form.offset : null,
     });
   }
 
-  function start() {
+  /** A search is begun by who asks for it, or by an address that says what is sought. */
+  function start({ isAsked = false } = {}) {
     tail?.stop();
+    search?.stop();
     tail = null;
+    search = null;
     page = { records: [], error: null, loading: false, next: null, end: null };
     chosen = null;
     keepAddress();
     formProblem = null;
     try {
-      matches = filterOf(form.way, form.wanted);
+      matches = form.mode === "tail" ? filterOf(form.show, form.shown) : null;
       if (form.mode === "tail") {
         tail = openTail(name, { partition: form.partition, key: form.key, isPrefix: form.match === "prefix", from: form.from, matches, changed });
+      } else if (form.mode === "search") {
+        if (isAsked || form.wanted) search = openSearch(name, { query: sought(), changed, ended: tellFound });
       } else {
         read(form.mode === "time" ? { timestamp_ms: timeIn(form.at) } : { offset: form.offset });
       }
@@ -68,15 +85,21 @@ export function recordsTab({ name, query, changed }) {
     changed();
   }
 
+  function sought() {
+    const time = (text) => (text ? timeIn(text) : null);
+    return queryOf({ way: form.way, wanted: form.wanted, partition: form.partition, fromMs: time(form.since), toMs: form.until ? time(form.until) + 999 : null });
+  }
+
   async function read(where) {
     page.loading = true;
     page.error = null;
     changed();
     const asked = page;
     try {
-      const found = await search(name, { partition: form.partition || "0", where, matches, isWanted: () => asked === page });
+      const answer = await get(`api/v1/topics/${part(name)}/records`, { query: { partition: form.partition || "0", ...where, limit: PAGE, field_bytes: FIELD_BYTES } });
       if (asked !== page) return;
-      page = { ...found, error: null, loading: false };
+      const records = answer.records.map((record) => ({ ...record, partition: answer.partition }));
+      page = { records, from: records[0]?.offset ?? answer.next_offset, next: answer.next_offset, start: answer.log_start_offset, end: answer.high_watermark, error: null, loading: false };
       announce(`${counted(page.records.length, "record")} read.`);
     } catch (error) {
       page = { ...page, loading: false, error };
@@ -112,16 +135,20 @@ export function recordsTab({ name, query, changed }) {
     announced = tail.state;
   }
 
+  function tellFound({ state, found }) {
+    announce(state === "failed" ? "The search broke off." : `${state === "cancelled" ? "Cancelled: " : "Searched: "}${counted(found, "record")} found.`);
+  }
+
   start();
 
   function draw(topic, cluster) {
     tell();
     moveFocus();
-    const records = form.mode === "tail" ? tail?.records ?? [] : page.records;
+    const records = shownRecords();
     return [
-      h("form", { class: "bar", key: "controls", on: { submit: (event) => { event.preventDefault(); if (form.mode !== "tail") start(); } } }, controls(topic)),
+      h("form", { class: "bar", key: "controls", on: { submit: (event) => { event.preventDefault(); if (form.mode !== "tail") start({ isAsked: true }); } } }, controls(topic)),
       formProblem && problem(formProblem),
-      form.mode !== "tail" ? pageBar(topic, cluster) : tail && tailBar(topic, cluster),
+      statusBar(topic, cluster),
       records.length === 0 && topic.record_count === 0 && !topic.internal && firstRecord(name, cluster),
       h("div", { class: `records${chosen ? " with-viewer" : ""}${way === "hex" ? " with-hex" : ""}`, key: "records" },
         list(records, topic),
@@ -129,30 +156,41 @@ export function recordsTab({ name, query, changed }) {
     ];
   }
 
+  function shownRecords() {
+    return (form.mode === "tail" ? tail?.records : form.mode === "search" ? search?.records : page.records) ?? [];
+  }
+
+  function statusBar(topic, cluster) {
+    if (form.mode === "tail") return tail && tailBar(topic, cluster);
+    if (form.mode === "search") return searchBar(search, search && saveButton(search.records));
+    return pageBar(topic, cluster);
+  }
+
   function controls(topic) {
+    const hasAll = form.mode === "tail" || form.mode === "search";
     const set = (field) => (event) => { form[field] = event.target.value; };
     const setAndStart = (field) => (event) => { form[field] = event.target.value; start(); };
     return [
-      radios("mode", [["tail", "Live tail"], ["read", "From an offset"], ["time", "From a time"]], form.mode, setAndStart("mode"), { legend: "How to read" }),
+      radios("mode", MODES, form.mode, setAndStart("mode"), { legend: "How to read" }),
       field("partition", "Partition", topic.partition_count <= 200
-        ? h("select", { id: "partition", value: form.partition || (form.mode === "tail" ? "" : "0"), on: { change: setAndStart("partition") } },
-          form.mode === "tail" && h("option", { value: "" }, "all"), topic.partitions.map((each) => h("option", { value: String(each.partition) }, String(each.partition))))
-        : h("input", { id: "partition", inputmode: "numeric", value: form.partition, placeholder: form.mode === "tail" ? "all" : "0", on: { change: setAndStart("partition") } })),
+        ? h("select", { id: "partition", value: form.partition || (hasAll ? "" : "0"), on: { change: setAndStart("partition") } },
+          hasAll && h("option", { value: "" }, "all"), topic.partitions.map((each) => h("option", { value: String(each.partition) }, String(each.partition))))
+        : h("input", { id: "partition", inputmode: "numeric", value: form.partition, placeholder: hasAll ? "all" : "0", on: { change: setAndStart("partition") } })),
       form.mode === "tail" ? [
         field("from", "Begin", h("select", { id: "from", value: form.from, on: { change: setAndStart("from") } }, h("option", { value: "newest" }, "with the newest records"), h("option", { value: "latest" }, "now"), h("option", { value: "earliest" }, "at the first record"))),
         field("match", "Key", h("select", { id: "match", value: form.match, on: { change: (event) => { form.match = event.target.value; if (form.key) start(); } } },
           h("option", { value: "exact" }, "is"), h("option", { value: "prefix" }, "begins with"))),
         field("key", "Only records with this key",
-          h("input", { id: "key", type: "search", value: form.key, placeholder: "any key", spellcheck: "false", "data-search": true, on: { input: set("key"), change: start } }), { grow: true }),
-      ] : form.mode === "time"
+          h("input", { id: "key", type: "search", value: form.key, placeholder: "any key", spellcheck: "false", "data-search": true, on: { input: set("key"), change: () => start() } }), { grow: true }),
+        field("show", "Show", h("select", { id: "show", value: form.show, on: { change: (event) => { form.show = event.target.value; if (form.show === "none" || form.shown) start(); else changed(); } } },
+          WAYS.map(([id, title]) => h("option", { value: id }, title)))),
+        form.show !== "none" && field("shown", "What to look for",
+          h("input", { id: "shown", type: "search", value: form.shown, spellcheck: "false", title: HINTS[form.show], placeholder: HINTS[form.show], on: { input: set("shown"), change: () => start() } }), { grow: true }),
+      ] : form.mode === "search" ? searchFields(form, set, changed) : form.mode === "time"
         ? field("at", "Time, in your zone", h("input", { id: "at", type: "datetime-local", step: "1", value: form.at, on: { input: set("at") } }))
         : field("offset", "Offset", h("input", { id: "offset", value: form.offset, spellcheck: "false", "aria-describedby": "offset-hint", on: { input: set("offset") } }),
           { hint: "A number, earliest, latest, or -100 for the last 100." }),
-      field("way", "Show", h("select", { id: "way", value: form.way, on: { change: (event) => { form.way = event.target.value; if (form.way === "none" || form.wanted) start(); else changed(); } } },
-        WAYS.map(([id, title]) => h("option", { value: id }, title)))),
-      form.way !== "none" && field("wanted", "What to look for",
-        h("input", { id: "wanted", type: "search", value: form.wanted, spellcheck: "false", title: HINTS[form.way], placeholder: HINTS[form.way], on: { input: set("wanted"), change: () => form.mode === "tail" && start() } }), { grow: true }),
-      form.mode !== "tail" && action({ type: "submit", class: "primary" }, "Read"),
+      form.mode !== "tail" && action({ type: "submit", class: "primary" }, form.mode === "search" ? "Search" : "Read"),
     ];
   }
 
@@ -180,11 +218,11 @@ export function recordsTab({ name, query, changed }) {
     return h("div", { key: "status", class: "tail-status" },
       page.error && problem(page.error.message),
       h("div", { class: "bar centered" },
-        h("span", { class: "soft" }, page.loading ? "Reading …" : page.next === null ? "" : `${counted(page.records.length, "record")}${lookedAt(page)}; the partition has offsets ${whole(page.start)} to ${whole(page.end - 1)}`),
+        h("span", { class: "soft" }, page.loading ? "Reading …" : page.next === null ? "" : `${counted(page.records.length, "record")}; the partition has offsets ${whole(page.start)} to ${whole(page.end - 1)}`),
         h("span", { class: "end" },
           produceButton(topic, cluster),
           saveButton(page.records),
-          action({ disabled: page.loading || page.next === null || page.from <= page.start || matches !== null, on: { click: () => go(Math.max(page.start, page.from - PAGE)) } }, "Older"),
+          action({ disabled: page.loading || page.next === null || page.from <= page.start, on: { click: () => go(Math.max(page.start, page.from - PAGE)) } }, "Older"),
           action({ disabled: page.loading || page.next === null || page.next >= page.end, on: { click: () => go(page.next) } }, "Newer"))));
   }
 
@@ -242,19 +280,15 @@ export function recordsTab({ name, query, changed }) {
   }
 
   function waitingText(topic) {
-    if (form.mode !== "tail") return page.loading ? "Reading …" : matches ? "None of these records is shown: go on with Newer, or ask for others." : "No records here.";
+    if (form.mode === "search") return emptySearchText(search);
+    if (form.mode !== "tail") return page.loading ? "Reading …" : "No records here.";
     if (matches) return "Waiting for a record that is to be shown.";
     if (form.key) return `Waiting for a record whose key ${form.match === "prefix" ? "begins with" : "is"} “${form.key}”.`;
     if (topic.record_count === 0) return "Waiting for the first record.";
     return form.from === "latest" ? "Waiting for new records. To see those that are there already, begin with the newest or at the first record." : "Waiting for new records: none of the newest offsets has one that can be shown.";
   }
 
-  return { draw, stop: () => tail?.stop() };
-}
-
-/** How far a search has looked, where it has left any record out. */
-function lookedAt({ records, looked, from, next }) {
-  return looked === records.length ? "" : ` of ${whole(looked)} that were looked at, offsets ${whole(from)} to ${whole(next - 1)}`;
+  return { draw, stop() { tail?.stop(); search?.stop(); } };
 }
 
 /** As a field for a time wants it: in the reader's zone, to the second. */
