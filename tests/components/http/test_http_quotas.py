@@ -10,10 +10,12 @@ from contextlib import closing
 import pytest
 
 from tests.broker_process import BrokerProcess
+from tests.clients.listener import Listener
 from tests.clients.raw import RawConnection
 from tests.components.batches import batch
 from tests.components.http.exchanges import TOPICS, Answer, ask
 from tests.components.http.v3_streams import Stream
+from tests.components.tiers import eventually
 from tests.support.client_quotas import alter
 from tests.support.topics import create
 
@@ -162,3 +164,17 @@ def test_who_has_used_too_much_of_the_event_loop_and_of_sql_is_refused(broker: B
     assert_refused(refused, "request_percentage")
     assert throttles(broker, "request_percentage") >= 1
     assert ask(broker, "/healthz").status == 200, "whether it lives can be seen all the same"
+
+
+@pytest.mark.parametrize(("quota", "value"), [("consumer_byte_rate", RATE), ("request_percentage", 0.001)])
+def test_a_search_rests_for_what_it_has_read_and_for_the_time_of_its_threads(
+    broker: BrokerProcess, quota: str, value: float
+) -> None:
+    topic = create(broker, "searched")
+    for _ in range(3):
+        assert produced(broker, topic, MEASURE // 2).status == 200
+    limit(broker, quota, value)
+    with Listener(broker, topic, route="search", text="absent") as listener:
+        *_, last = listener.events() if quota == "consumer_byte_rate" else [next(listener.events())]
+        eventually(lambda: throttles(broker, quota) > 0, "the search rests", broker)
+    assert last.data["matches"] == 0

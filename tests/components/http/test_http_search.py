@@ -17,7 +17,9 @@ from tests.components.guarded_broker import GuardedBroker, allow
 from tests.components.http.http_brokers import PARTITIONS, brokers, cluster, scattered, value_of
 from tests.components.rights_table import ABSENT, KNOWN
 from tests.components.tiers import create, eventually
+from tiered.broker.people import record_search
 from tiered.formats.record_batch import Compression
+from tiered.server.http.api import search
 
 __all__ = ["brokers", "cluster"]
 
@@ -151,6 +153,23 @@ def test_records_that_were_aborted_are_found_by_who_reads_uncommitted_alone(brok
     assert Found(broker, "ledger", isolation="read_uncommitted").values == [b"kept", b"withdrawn"]
 
 
+def test_records_whose_producer_was_late_are_found_though_newer_ones_lie_before_them(broker: BrokerProcess) -> None:
+    create(broker, "late")
+    for second in (0, 40, 10, 200, 5):
+        produce(broker, "late", batch([b"%d" % second], first_ms=FIRST_MS + 1000 * second))
+    found = Found(broker, "late", from_ms=FIRST_MS, to_ms=FIRST_MS + 20_000)
+    assert found.values == [b"0", b"10"], "what is a minute newer ends it"
+    assert found.end["partitions"][0]["end_offset"] == 3
+
+
+def test_each_record_of_a_large_batch_is_looked_at_once_however_slow_the_expression(broker: BrokerProcess) -> None:
+    create(broker, "slow")
+    produce(broker, "slow", batch([b"a" * 2_000] * 60 + [b"b"], compression=Compression.ZSTD))
+    found = Found(broker, "slow", regex=BOMB)
+    assert (found.values, found.end["looked_records"]) == ([b"b"], 61)
+    assert found.end["read_bytes"] > 0
+
+
 @pytest.mark.parametrize(
     ("query", "status", "names"),
     [
@@ -234,6 +253,33 @@ def test_one_search_of_a_principal_runs_at_a_time_and_delays_nobody_else(guarded
                     assert connection.produce(KNOWN, batch()).error_code == 0
             assert (running(guarded), second.done()) == (1, False)
         assert second.result().end["reason"] == "done"
+
+
+@pytest.mark.parametrize(("bound", "value"), [("MAX_RECORDS", 4), ("MAX_BYTES", 1), ("MAX_MS", 1.0)])
+def test_a_search_that_reaches_a_bound_says_so_and_goes_on(
+    guarded: GuardedBroker, monkeypatch: pytest.MonkeyPatch, bound: str, value: float
+) -> None:
+    guarded.rules([allow("READ", "TOPIC", KNOWN)])
+    monkeypatch.setattr(search, bound, value)
+    monkeypatch.setattr(record_search, "PIECE_MS", 0.0)
+    first = Found(guarded, KNOWN, text="absent")
+    assert first.end["reason"] == "bounds"
+    looked = first.end["looked_records"]
+    monkeypatch.undo()
+    rest = Found(guarded, KNOWN, text="absent", last_id=first.last_id)
+    (place,) = rest.end["partitions"]
+    assert rest.end["reason"] == "done"
+    assert 0 <= looked == place["start_offset"] < place["end_offset"]
+    assert rest.end["looked_records"] == place["end_offset"] - looked
+
+
+def test_a_client_that_does_not_read_what_was_found_is_cut_off(make_broker: Callable[..., BrokerProcess]) -> None:
+    broker = make_broker(settings={"tiered.tail.stall.timeout.ms": 500}).start()
+    create(broker, "unread")
+    for _ in range(20):
+        produce(broker, "unread", batch([bytes(250_000)] * 3))
+    with Listener(broker, "unread", route="search", field_bytes=262144, receive_buffer_bytes=4096):
+        assert Found(broker, "unread", text="absent").end["reason"] == "done", "the second waits for the first's end"
 
 
 def test_a_broker_that_allows_no_searches_says_so(make_broker: Callable[..., BrokerProcess]) -> None:
