@@ -1,4 +1,4 @@
-"""The tail over HTTP in a cluster: one stream of what several brokers lead, over a change of leaders too."""
+"""The tail and the search over HTTP in a cluster: one stream of what several brokers lead, whoever does."""
 
 import os
 import signal
@@ -7,8 +7,8 @@ import time
 from tests.clients.listener import Event, Listener
 from tests.components.brokers import Brokers
 from tests.components.http.http_brokers import PARTITIONS, brokers, cluster, create, scattered, value_of
+from tests.components.http.searches import Found
 
-pytest_plugins = ["tests.postgres"]
 __all__ = ["brokers", "cluster"]
 
 pytest_plugins = ["tests.postgres"]
@@ -101,3 +101,25 @@ def test_listener_above_what_is_committed_holds_no_broker_up(brokers: Brokers) -
     finally:
         for broker in others:
             os.kill(broker.pid, signal.SIGCONT)
+
+
+# The search
+
+
+def test_every_broker_searches_what_the_others_lead_and_goes_on_where_another_ended(brokers: Brokers) -> None:
+    values = scattered(brokers, "wide")
+    expected = sorted(value for some in values.values() for value in some)
+    for broker in brokers.by_id.values():
+        found = Found(broker, "wide")
+        assert (found.values, found.end["reason"]) == (expected, "done")
+        assert found.end["looked_records"] == len(expected)
+        assert [each["partition"] for each in found.end["partitions"]] == list(range(PARTITIONS))
+    found_by_turns: list[bytes] = []
+    last_id = ""
+    for number in range(100):
+        part = Found(brokers.by_id[1 + number % 3], "wide", limit=7, last_id=last_id)
+        found_by_turns += part.values
+        last_id = part.last_id
+        if part.end["reason"] == "done":
+            break
+    assert sorted(found_by_turns) == expected

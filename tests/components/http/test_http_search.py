@@ -9,46 +9,19 @@ from confluent_kafka import Producer
 
 from tests.broker_process import BrokerProcess
 from tests.clients.http_api import ask
-from tests.clients.listener import Event, Listener
+from tests.clients.listener import Listener
 from tests.clients.raw import RawConnection
 from tests.components.batches import FIRST_MS, batch
-from tests.components.brokers import Brokers
 from tests.components.guarded_broker import GuardedBroker, allow
-from tests.components.http.http_brokers import PARTITIONS, brokers, cluster, scattered, value_of
+from tests.components.http.searches import Found
 from tests.components.rights_table import ABSENT, KNOWN
 from tests.components.tiers import create, eventually
 from tiered.broker.people import record_search
 from tiered.formats.record_batch import Compression
 from tiered.server.http.api import search
 
-__all__ = ["brokers", "cluster"]
-
-pytest_plugins = ["tests.postgres"]
 BOMB = "(x?a?){490}b"
 """RE2 takes a second for each 64 KiB of a value that consists of this letter."""
-
-
-class Found:
-    """All events of a search."""
-
-    def __init__(self, broker: Any, topic: str, *, last_id: str = "", **query: Any) -> None:
-        with Listener(broker, topic, last_id=last_id, route="search", **query) as listener:
-            self.status = listener.status
-            self.events = list(listener.events()) if self.status == 200 else []
-            self.last_id = listener.last_id
-
-    @property
-    def values(self) -> list[bytes]:
-        return sorted(value_of(event.data) for event in self.events if event.name == "match")
-
-    @property
-    def end(self) -> Any:
-        assert self.events[-1].name == "end"
-        return self.events[-1].data
-
-    @property
-    def troubles(self) -> list[Event]:
-        return [event for event in self.events if event.name == "trouble"]
 
 
 def produce(broker: BrokerProcess, topic: str, data: bytes, partition: int = 0) -> None:
@@ -164,9 +137,9 @@ def test_records_whose_producer_was_late_are_found_though_newer_ones_lie_before_
 
 def test_each_record_of_a_large_batch_is_looked_at_once_however_slow_the_expression(broker: BrokerProcess) -> None:
     create(broker, "slow")
-    produce(broker, "slow", batch([b"a" * 2_000] * 60 + [b"b"], compression=Compression.ZSTD))
+    produce(broker, "slow", batch([b"a" * 2_000] * 20 + [b"b"], compression=Compression.ZSTD))
     found = Found(broker, "slow", regex=BOMB)
-    assert (found.values, found.end["looked_records"]) == ([b"b"], 61)
+    assert (found.values, found.end["looked_records"]) == ([b"b"], 21)
     assert found.end["read_bytes"] > 0
 
 
@@ -287,25 +260,3 @@ def test_a_broker_that_allows_no_searches_says_so(make_broker: Callable[..., Bro
     create(broker, "orders")
     answer = ask(broker, "GET", "/topics/orders/search")
     assert (answer.status, "tiered.http.max.searches" in answer.message) == (403, True)
-
-
-# Of several brokers
-
-
-def test_every_broker_searches_what_the_others_lead_and_goes_on_where_another_ended(brokers: Brokers) -> None:
-    values = scattered(brokers, "wide")
-    expected = sorted(value for some in values.values() for value in some)
-    for broker in brokers.by_id.values():
-        found = Found(broker, "wide")
-        assert (found.values, found.end["reason"]) == (expected, "done")
-        assert found.end["looked_records"] == len(expected)
-        assert [each["partition"] for each in found.end["partitions"]] == list(range(PARTITIONS))
-    found_by_turns: list[bytes] = []
-    last_id = ""
-    for number in range(100):
-        part = Found(brokers.by_id[1 + number % 3], "wide", limit=7, last_id=last_id)
-        found_by_turns += part.values
-        last_id = part.last_id
-        if part.end["reason"] == "done":
-            break
-    assert sorted(found_by_turns) == expected

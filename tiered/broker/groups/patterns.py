@@ -97,12 +97,13 @@ class _Matches:
         self.size_bytes = size_bytes
 
 
-def compiled(pattern: str) -> Any:
-    """RE2's object. Raises InvalidRegularExpression that says where the pattern is wrong."""
+def compiled(pattern: str, options: Any = _options) -> Any:
+    """RE2's object. Raises InvalidRegularExpression that says where the pattern is wrong, or that it takes more memory
+    than the options allow."""
     if len(pattern) > MAX_PATTERN_CHARS:
         raise InvalidRegularExpression(f"the pattern has {len(pattern)} characters; at most {MAX_PATTERN_CHARS} do")
     try:
-        return re2.compile(pattern, _options)
+        return re2.compile(pattern, options)
     except (re2.error, UnicodeEncodeError) as error:
         reason = error.args[0] if error.args else error
         told = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)

@@ -10,6 +10,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+import re2
+
 from tiered.broker.groups.patterns import compiled
 from tiered.broker.people.record_reader import Wanted
 from tiered.errors import InvalidRegularExpression, InvalidRequest
@@ -21,6 +23,8 @@ MAX_MATCHED_BYTES = 128 << 10
 """An expression is sought in so much of a value's beginning: the slowest takes 2 s for it, beside the event loop."""
 MAX_INSTRUCTIONS = 2_000
 """Of an expression, as RE2 compiles it."""
+REGEX_BYTES = 128 << 10
+"""What RE2 may take for an expression. To compile a larger one would keep the event loop waiting."""
 MAX_STEPS = 100
 _STEP = re.compile(r"\.?([^.\[\]]+)|\[([0-9]{1,9})\]|\['([^']*)'\]")
 
@@ -29,6 +33,10 @@ def _no_json(text: str) -> Any:
     raise ValueError(text)
 
 
+_options: Any = re2.Options()
+_options.max_mem = REGEX_BYTES
+_options.log_errors = False
+_options.never_capture = True
 # Numbers stay as they were written: they may have more digits than a float keeps.
 _json = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_no_json)
 
@@ -48,7 +56,7 @@ def with_text(text: str) -> Wanted:
 
 def with_match(pattern: str) -> Wanted:
     """Records in whose value the pattern is found. Raises InvalidRegularExpression."""
-    expression = compiled(pattern)
+    expression = compiled(pattern, _options)
     if expression.programsize > MAX_INSTRUCTIONS:
         raise InvalidRegularExpression(
             f"{pattern[:80]!r} is a regular expression of {expression.programsize} instructions, and at most "

@@ -74,10 +74,10 @@ Event: TypeAlias = TailRecords | Behind | Ended
 
 
 def check_count(topic: Topic, count: int) -> None:
-    """Raises InvalidRequest when `count` partitions of the topic are more than one listener may follow."""
+    """Raises InvalidRequest when `count` partitions of the topic are more than one listener or search may have."""
     if count > MAX_PARTITIONS:
         raise InvalidRequest(
-            f"a tail follows {MAX_PARTITIONS} partitions at most, {topic.name} has {topic.partition_count}: choose "
+            f"{MAX_PARTITIONS} partitions at most are read together, {topic.name} has {topic.partition_count}: choose "
             "some with partition=0,1,2"
         )
 

@@ -94,7 +94,7 @@ async def search(request: web.Request) -> web.StreamResponse:
     check_count(topic, len(numbers))
     positions = last_positions(request, topic)
     async with broker.searches.place(is_part=is_forwarded(request)):
-        # An expression of 500 characters is compiled within 10 ms, and each principal waits for its own.
+        # To compile an expression takes milliseconds, and its principal may send as many as it likes.
         sought = await asyncio.to_thread(_sought, request)
         response = web.StreamResponse(headers={"Content-Type": CONTENT_TYPE, "X-Accel-Buffering": "no"})
         response.force_close()
@@ -137,20 +137,21 @@ class _Stream:
         """Takes steps until None comes, which ends them, or a bound is reached."""
         now = asyncio.get_running_loop().time
         end_s, progress_s = now() + MAX_MS / 1000.0, 0.0
-        while (reason := self._refusal() or self._bound(end_s - now(), limit)) is None:
+        while (reason := self._bound(end_s - now(), limit)) is None:
             step: Step | None = Step(places={})
             try:
                 async with asyncio.timeout(PROGRESS_MS / 1000.0):
                     step = await steps.get()
             except TimeoutError:
                 pass  # Progress shows that the search lives, though a store may be slow.
-            if step is None:
-                reason = self._end_of_sources()
+            reason = self._refusal() or (self._end_of_sources() if step is None else None)
+            if reason is not None or step is None:
                 break
             events = self._taken(step, limit)
             if events or now() >= progress_s:
                 progress_s = now() + PROGRESS_MS / 1000.0
                 await self._send(b"".join([*events, self._event("progress", self._progress())]))
+        assert reason is not None
         fields = {"reason": reason[0], "message": reason[1], **self._progress()}
         await self._send(self._event("end", {**fields, "troubles": list(map(asdict, self._troubles))}))
         await self._response.write_eof()

@@ -31,3 +31,8 @@ export async function readEvents(stream, receive) {
     }
   }
 }
+
+/** Whether the same request can never be answered otherwise. */
+export function isFinal(status) {
+  return status >= 400 && status < 500 && status !== 408 && status !== 429;
+}

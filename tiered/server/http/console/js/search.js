@@ -2,7 +2,7 @@
 // records that were found. Bounded: the newest MAX_RECORDS of them are kept.
 
 import { ApiError, answerOf, part, unreachable, urlOf } from "./api.js";
-import { readEvents } from "./events.js";
+import { isFinal, readEvents } from "./events.js";
 import { pairOf } from "./record_filter.js";
 
 export const MAX_RECORDS = 500;
@@ -25,7 +25,7 @@ export function queryOf({ way, wanted, partition, fromMs, toMs }) {
   return { ...query, ...conditions[way] };
 }
 
-/** Starts at once. `changed()` after news; `state` is running, cancelled, ended or failed. */
+/** Starts at once. `changed()` after news; `state` is running, cancelled, ended, failed or refused. */
 export function openSearch(topic, { query, changed, ended }) {
   const search = { state: "running", records: [], found: 0, looked: 0, bytes: 0, places: [], reason: null, troubles: [], error: null };
   let controller = null;
@@ -48,7 +48,7 @@ export function openSearch(topic, { query, changed, ended }) {
     } catch (error) {
       if (signal.aborted) return;
       search.error = error instanceof ApiError ? error : new ApiError(0, unreachable());
-      search.state = "failed";
+      search.state = isFinal(search.error.status) ? "refused" : "failed";
     }
     changed();
     ended(search);
@@ -99,5 +99,5 @@ export function openSearch(topic, { query, changed, ended }) {
 }
 
 export function hasMore({ state, reason }) {
-  return state !== "running" && reason !== "done";
+  return state !== "running" && state !== "refused" && reason !== "done";
 }

@@ -2,7 +2,7 @@
 // Owns the connection and the last records. Bounded: MAX_RECORDS and MAX_BYTES, the oldest go first.
 
 import { ApiError, answerOf, get, part, unreachable, urlOf } from "./api.js";
-import { readEvents } from "./events.js";
+import { isFinal, readEvents } from "./events.js";
 
 export const MAX_RECORDS = 500;
 const MAX_BYTES = 16 << 20;
@@ -54,7 +54,7 @@ export function openTail(topic, { partition, key, isPrefix, from, matches = null
 
   function again(error) {
     tail.error = error;
-    if (error.status >= 400 && error.status < 500 && error.status !== 429 && error.status !== 408) {
+    if (isFinal(error.status)) {
       tail.state = "failed";
     } else {
       tail.state = "waiting";

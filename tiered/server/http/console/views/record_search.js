@@ -35,8 +35,8 @@ export function searchBar(search, buttons) {
   return h("div", { key: "status", class: "tail-status" },
     h("div", { class: "bar centered" },
       mark(kind, word),
-      h("progress", { max: "1", value: String(all === 0 ? Number(search.reason === "done") : looked / all), "aria-label": "How far the search is" }),
-      h("span", { class: "soft" }, `${counted(search.found, "record")} found${search.found > search.records.length ? `, the newest ${whole(search.records.length)} are kept` : ""}; ${whole(looked)} of ${counted(all, "offset")} looked at: ${counted(search.looked, "record")}, ${size(search.bytes)} read`),
+      search.state !== "refused" && h("progress", { max: "1", value: String(all === 0 ? Number(search.reason === "done") : looked / all), "aria-label": "How far the search is" }),
+      search.state !== "refused" && h("span", { class: "soft" }, `${counted(search.found, "record")} found${search.found > search.records.length ? `, the newest ${whole(search.records.length)} are kept` : ""}; ${whole(looked)} of ${counted(all, "offset")} looked at: ${counted(search.looked, "record")}, ${size(search.bytes)} read`),
       h("span", { class: "end" },
         search.state === "running" && h("button", { type: "button", id: "cancel", on: { click: () => search.cancel() } }, "Cancel"),
         hasMore(search) && action({ id: "go-on", on: { click: () => search.goOn() } }, "Go on from here"),
@@ -54,5 +54,6 @@ export function searchBar(search, buttons) {
 export function emptySearchText(search) {
   if (search === null) return "Nothing was looked for yet.";
   if (search.state === "running") return "Nothing was found so far.";
+  if (search.state === "refused") return "Nothing was looked for.";
   return hasMore(search) ? "Nothing was found so far: go on from here, or look for something else." : "No record is like that.";
 }

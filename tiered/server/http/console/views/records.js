@@ -18,6 +18,7 @@ import { firstRecord } from "./topic.js";
 
 const PAGE = 100;
 const FIELD_BYTES = 16 << 10;
+const MAX_TOGETHER = 100;
 const MODES = [["tail", "Live tail"], ["read", "From an offset"], ["time", "From a time"], ["search", "Search"]];
 const WORDS = {
   connecting: ["quiet", "Connecting"], live: ["good", "Live"], paused: ["quiet", "Paused"], waiting: ["warn", "Connection lost"], failed: ["bad", "Refused"],
@@ -136,7 +137,7 @@ export function recordsTab({ name, query, changed }) {
   }
 
   function tellFound({ state, found }) {
-    announce(state === "failed" ? "The search broke off." : `${state === "cancelled" ? "Cancelled: " : "Searched: "}${counted(found, "record")} found.`);
+    announce(state === "failed" || state === "refused" ? "The search was not carried out." : `${state === "cancelled" ? "Cancelled: " : "Searched: "}${counted(found, "record")} found.`);
   }
 
   start();
@@ -149,7 +150,7 @@ export function recordsTab({ name, query, changed }) {
       h("form", { class: "bar", key: "controls", on: { submit: (event) => { event.preventDefault(); if (form.mode !== "tail") start({ isAsked: true }); } } }, controls(topic)),
       formProblem && problem(formProblem),
       statusBar(topic, cluster),
-      records.length === 0 && topic.record_count === 0 && !topic.internal && firstRecord(name, cluster),
+      records.length === 0 && topic.record_count === 0 && tail?.state !== "failed" && !topic.internal && firstRecord(name, cluster),
       h("div", { class: `records${chosen ? " with-viewer" : ""}${way === "hex" ? " with-hex" : ""}`, key: "records" },
         list(records, topic),
         chosen && viewer(chosen, { way, close, wide: isWideForHex(), choose: (next) => { way = next; changed(); } })),
@@ -172,10 +173,11 @@ export function recordsTab({ name, query, changed }) {
     const setAndStart = (field) => (event) => { form[field] = event.target.value; start(); };
     return [
       radios("mode", MODES, form.mode, setAndStart("mode"), { legend: "How to read" }),
-      field("partition", "Partition", topic.partition_count <= 200
+      field("partition", "Partition", topic.partition_count <= MAX_TOGETHER
         ? h("select", { id: "partition", value: form.partition || (hasAll ? "" : "0"), on: { change: setAndStart("partition") } },
           hasAll && h("option", { value: "" }, "all"), topic.partitions.map((each) => h("option", { value: String(each.partition) }, String(each.partition))))
-        : h("input", { id: "partition", inputmode: "numeric", value: form.partition, placeholder: hasAll ? "all" : "0", on: { change: setAndStart("partition") } })),
+        : h("input", { id: "partition", value: form.partition, placeholder: hasAll ? "0, 1, 2" : "0", "aria-describedby": hasAll ? "partition-hint" : null, on: { change: (event) => { form.partition = event.target.value.replaceAll(" ", ""); start(); } } }),
+      { hint: hasAll && topic.partition_count > MAX_TOGETHER && `Up to ${MAX_TOGETHER}, with commas.` }),
       form.mode === "tail" ? [
         field("from", "Begin", h("select", { id: "from", value: form.from, on: { change: setAndStart("from") } }, h("option", { value: "newest" }, "with the newest records"), h("option", { value: "latest" }, "now"), h("option", { value: "earliest" }, "at the first record"))),
         field("match", "Key", h("select", { id: "match", value: form.match, on: { change: (event) => { form.match = event.target.value; if (form.key) start(); } } },
@@ -282,6 +284,7 @@ export function recordsTab({ name, query, changed }) {
   function waitingText(topic) {
     if (form.mode === "search") return emptySearchText(search);
     if (form.mode !== "tail") return page.loading ? "Reading …" : "No records here.";
+    if (tail?.state === "failed") return "Nothing is shown.";
     if (matches) return "Waiting for a record that is to be shown.";
     if (form.key) return `Waiting for a record whose key ${form.match === "prefix" ? "begins with" : "is"} “${form.key}”.`;
     if (topic.record_count === 0) return "Waiting for the first record.";
