@@ -6,7 +6,7 @@ from tests.clients.listener import Event, Listener
 from tests.components.http.http_brokers import value_of
 
 
-class Found:
+class SearchResult:
     """All events of a search."""
 
     def __init__(self, broker: Any, topic: str, *, last_id: str = "", **query: Any) -> None:

@@ -66,8 +66,8 @@ def test_the_newest_records_are_the_same_at_every_broker(brokers: Brokers) -> No
     values = scattered(brokers, "newest")
     answers = [ask(broker, "GET", "/topics/newest/newest").body for broker in brokers.by_id.values()]
     assert answers[0] == answers[1] == answers[2]
-    assert sorted(map(value_of, answers[0]["records"])) == sorted(each for some in values.values() for each in some)
-    times = [each["timestamp_ms"] for each in answers[0]["records"]]
+    assert sorted(map(value_of, answers[0]["records"])) == sorted(value for some in values.values() for value in some)
+    times = [record["timestamp_ms"] for record in answers[0]["records"]]
     assert times == sorted(times)
     assert answers[0]["last_event_id"] == ",".join(f"{number}:{len(some)}" for number, some in values.items())
 

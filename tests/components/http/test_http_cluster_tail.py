@@ -7,7 +7,7 @@ import time
 from tests.clients.listener import Event, Listener
 from tests.components.brokers import Brokers
 from tests.components.http.http_brokers import PARTITIONS, brokers, cluster, create, scattered, value_of
-from tests.components.http.searches import Found
+from tests.components.http.searches import SearchResult
 
 __all__ = ["brokers", "cluster"]
 
@@ -110,16 +110,16 @@ def test_every_broker_searches_what_the_others_lead_and_goes_on_where_another_en
     values = scattered(brokers, "wide")
     expected = sorted(value for some in values.values() for value in some)
     for broker in brokers.by_id.values():
-        found = Found(broker, "wide")
-        assert (found.values, found.end["reason"]) == (expected, "done")
-        assert found.end["looked_records"] == len(expected)
-        assert [each["partition"] for each in found.end["partitions"]] == list(range(PARTITIONS))
-    found_by_turns: list[bytes] = []
+        result = SearchResult(broker, "wide")
+        assert (result.values, result.end["reason"]) == (expected, "done")
+        assert result.end["looked_records"] == len(expected)
+        assert [place["partition"] for place in result.end["partitions"]] == list(range(PARTITIONS))
+    values_by_turns: list[bytes] = []
     last_id = ""
     for number in range(100):
-        part = Found(brokers.by_id[1 + number % 3], "wide", limit=7, last_id=last_id)
-        found_by_turns += part.values
+        part = SearchResult(brokers.by_id[1 + number % 3], "wide", limit=7, last_id=last_id)
+        values_by_turns += part.values
         last_id = part.last_id
         if part.end["reason"] == "done":
             break
-    assert sorted(found_by_turns) == expected
+    assert sorted(values_by_turns) == expected

@@ -250,16 +250,16 @@ def test_the_newest_of_all_partitions_come_in_order_of_time_and_a_tail_goes_on_b
     assert ask(broker, "GET", "/topics/newest/newest").body["records"] == []
     for number in range(9):
         produce(broker, "newest", batch([b"%d" % number], first_ms=FIRST_MS + 1000 * number), partition=number % 3)
-    found = ask(broker, "GET", "/topics/newest/newest?limit=4").body
-    assert [each["value"]["text"] for each in found["records"]] == ["5", "6", "7", "8"]
-    assert [each["partition"] for each in found["records"]] == [2, 0, 1, 2]
-    assert (found["last_event_id"], found["problems"]) == ("0:3,1:3,2:3", [])
-    with Listener(broker, "newest", last_id=found["last_event_id"]) as listener:
+    answer = ask(broker, "GET", "/topics/newest/newest?limit=4").body
+    assert [record["value"]["text"] for record in answer["records"]] == ["5", "6", "7", "8"]
+    assert [record["partition"] for record in answer["records"]] == [2, 0, 1, 2]
+    assert (answer["last_event_id"], answer["problems"]) == ("0:3,1:3,2:3", [])
+    with Listener(broker, "newest", last_id=answer["last_event_id"]) as listener:
         produce(broker, "newest", batch([b"later"]), partition=1)
         (event,) = listener.records(1)
     assert (event.data["partition"], event.data["value"]["text"]) == (1, "later")
     some = ask(broker, "GET", "/topics/newest/newest?partition=0,2&limit=2").body
-    assert [each["value"]["text"] for each in some["records"]] == ["6", "8"]
+    assert [record["value"]["text"] for record in some["records"]] == ["6", "8"]
     assert some["last_event_id"] == "0:3,2:3"
 
 
@@ -267,19 +267,19 @@ def test_the_newest_are_bounded_in_bytes_and_none_is_lost_between_them_and_the_t
     create(broker, "wide", 2)
     for number in range(12):
         produce(broker, "wide", batch([b"x" * 200_000], first_ms=FIRST_MS + number), partition=number % 2)
-    found = ask(broker, "GET", "/topics/wide/newest?field_bytes=262144").body
-    last = {each["partition"]: each["offset"] for each in found["records"]}
-    assert 0 < len(found["records"]) < 6
-    assert sum(len(json.dumps(each)) for each in found["records"]) < 2 * MIB
-    for position in found["last_event_id"].split(","):
+    answer = ask(broker, "GET", "/topics/wide/newest?field_bytes=262144").body
+    last = {record["partition"]: record["offset"] for record in answer["records"]}
+    assert 0 < len(answer["records"]) < 6
+    assert sum(len(json.dumps(record)) for record in answer["records"]) < 2 * MIB
+    for position in answer["last_event_id"].split(","):
         partition, offset = map(int, position.split(":"))
-        assert last.get(partition, offset - 1) == offset - 1, found["last_event_id"]
+        assert last.get(partition, offset - 1) == offset - 1, answer["last_event_id"]
 
 
 def test_a_batch_that_cannot_be_shown_is_named_beside_the_newest(broker: BrokerProcess) -> None:
     create(broker, "spoilt")
     produce(broker, "spoilt", batch([bytes(40 * MIB)], compression=Compression.ZSTD))
     produce(broker, "spoilt", batch([b"after"]))
-    found = ask(broker, "GET", "/topics/spoilt/newest").body
-    assert [each["value"]["text"] for each in found["records"]] == ["after"]
-    assert "offsets 0 to 0" in found["problems"][0]["message"]
+    answer = ask(broker, "GET", "/topics/spoilt/newest").body
+    assert [record["value"]["text"] for record in answer["records"]] == ["after"]
+    assert "offsets 0 to 0" in answer["problems"][0]["message"]

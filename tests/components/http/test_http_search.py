@@ -13,7 +13,7 @@ from tests.clients.listener import Listener
 from tests.clients.raw import RawConnection
 from tests.components.batches import FIRST_MS, batch
 from tests.components.guarded_broker import GuardedBroker, allow
-from tests.components.http.searches import Found
+from tests.components.http.searches import SearchResult
 from tests.components.rights_table import ABSENT, KNOWN
 from tests.components.tiers import create, eventually
 from tiered.broker.people import record_search
@@ -34,8 +34,8 @@ def orders(broker: BrokerProcess) -> BrokerProcess:
     """Two partitions of 500 records each, in batches of every codec."""
     create(broker, "orders", 2)
     for number in range(10):
-        values = [b'{"id": %d, "level": "%s"}' % (each, b"ERROR" if each % 50 == 7 else b"INFO")
-                  for each in range(number * 100, number * 100 + 100)]  # fmt: skip
+        values = [b'{"id": %d, "level": "%s"}' % (order, b"ERROR" if order % 50 == 7 else b"INFO")
+                  for order in range(number * 100, number * 100 + 100)]  # fmt: skip
         data = batch(values, compression=Compression(number % 5), first_ms=FIRST_MS + 100_000 * number)
         produce(broker, "orders", data, partition=number % 2)
     return broker
@@ -60,30 +60,30 @@ def orders(broker: BrokerProcess) -> BrokerProcess:
 def test_all_partitions_are_searched_by_all_that_the_query_names(
     orders: BrokerProcess, query: dict[str, Any], count: int
 ) -> None:
-    found = Found(orders, "orders", **query)
-    assert len(found.values) == found.end["matches"] == count
-    assert found.end["reason"] == "done"
-    assert all(each["next_offset"] == each["end_offset"] for each in found.end["partitions"])
+    result = SearchResult(orders, "orders", **query)
+    assert len(result.values) == result.end["matches"] == count
+    assert result.end["reason"] == "done"
+    assert all(place["next_offset"] == place["end_offset"] for place in result.end["partitions"])
 
 
 def test_progress_says_how_far_it_looked_and_what_it_read(orders: BrokerProcess) -> None:
-    found = Found(orders, "orders", text="ERROR")
-    assert found.end["looked_records"] == 1000
-    assert found.end["read_bytes"] > 1000
-    assert [(each["start_offset"], each["end_offset"]) for each in found.end["partitions"]] == [(0, 500), (0, 500)]
-    assert any(event.name == "progress" for event in found.events)
+    result = SearchResult(orders, "orders", text="ERROR")
+    assert result.end["looked_records"] == 1000
+    assert result.end["read_bytes"] > 1000
+    assert [(place["start_offset"], place["end_offset"]) for place in result.end["partitions"]] == [(0, 500), (0, 500)]
+    assert any(event.name == "progress" for event in result.events)
 
 
 def test_a_search_goes_on_where_it_ended_without_loss_or_repeats(orders: BrokerProcess) -> None:
-    whole, found, last_id, tries = Found(orders, "orders", text="ERROR").values, [], "", 0
+    whole, values, last_id, tries = SearchResult(orders, "orders", text="ERROR").values, [], "", 0
     while True:
-        part = Found(orders, "orders", text="ERROR", limit=3, last_id=last_id)
-        found += part.values
+        part = SearchResult(orders, "orders", text="ERROR", limit=3, last_id=last_id)
+        values += part.values
         last_id, tries = part.last_id, tries + 1
         if part.end["reason"] == "done":
             break
         assert (part.end["reason"], len(part.values)) == ("limit", 3)
-    assert sorted(found) == whole
+    assert sorted(values) == whole
     assert tries == 7
 
 
@@ -91,10 +91,10 @@ def test_records_of_a_batch_that_cannot_be_shown_are_named_and_the_search_goes_o
     create(broker, "spoilt")
     for value in (b"one", bytes(40 << 20), b"two"):
         produce(broker, "spoilt", batch([value], compression=Compression.ZSTD))
-    found = Found(broker, "spoilt", regex="one|two")
-    assert found.values == [b"one", b"two"]
-    assert found.end["reason"] == "trouble"
-    assert "offsets 1 to 1" in found.troubles[0].data["message"]
+    result = SearchResult(broker, "spoilt", regex="one|two")
+    assert result.values == [b"one", b"two"]
+    assert result.end["reason"] == "trouble"
+    assert "offsets 1 to 1" in result.troubles[0].data["message"]
 
 
 def test_both_tiers_are_searched_and_the_times_of_both_are_known(make_broker: Callable[..., BrokerProcess]) -> None:
@@ -106,11 +106,11 @@ def test_both_tiers_are_searched_and_the_times_of_both_are_known(make_broker: Ca
     broker.wait_cold("tiers", end_offset=broker.segments("tiers")["segments"][-1]["base_offset"], only=True)
     hot = broker.segments("tiers")["local_log_start_offset"]
     assert 3 < hot < 30
-    assert Found(broker, "tiers", text="x", limit=1000).values == sorted(values)
+    assert SearchResult(broker, "tiers", text="x", limit=1000).values == sorted(values)
     for first, last in ((3, hot), (hot, 29), (1, 2)):
-        found = Found(broker, "tiers", from_ms=FIRST_MS + 1000 * first, to_ms=FIRST_MS + 1000 * last)
-        assert found.values == sorted(values[first : last + 1])
-        assert found.end["partitions"][0]["start_offset"] == first
+        result = SearchResult(broker, "tiers", from_ms=FIRST_MS + 1000 * first, to_ms=FIRST_MS + 1000 * last)
+        assert result.values == sorted(values[first : last + 1])
+        assert result.end["partitions"][0]["start_offset"] == first
 
 
 def test_records_that_were_aborted_are_found_by_who_reads_uncommitted_alone(broker: BrokerProcess) -> None:
@@ -122,25 +122,25 @@ def test_records_that_were_aborted_are_found_by_who_reads_uncommitted_alone(brok
         producer.produce("ledger", value)
         producer.flush(30)
         end(30)
-    assert Found(broker, "ledger").values == [b"kept"]
-    assert Found(broker, "ledger", isolation="read_uncommitted").values == [b"kept", b"withdrawn"]
+    assert SearchResult(broker, "ledger").values == [b"kept"]
+    assert SearchResult(broker, "ledger", isolation="read_uncommitted").values == [b"kept", b"withdrawn"]
 
 
 def test_records_whose_producer_was_late_are_found_though_newer_ones_lie_before_them(broker: BrokerProcess) -> None:
     create(broker, "late")
     for second in (0, 40, 10, 200, 5):
         produce(broker, "late", batch([b"%d" % second], first_ms=FIRST_MS + 1000 * second))
-    found = Found(broker, "late", from_ms=FIRST_MS, to_ms=FIRST_MS + 20_000)
-    assert found.values == [b"0", b"10"], "what is a minute newer ends it"
-    assert found.end["partitions"][0]["end_offset"] == 3
+    result = SearchResult(broker, "late", from_ms=FIRST_MS, to_ms=FIRST_MS + 20_000)
+    assert result.values == [b"0", b"10"], "what is a minute newer ends it"
+    assert result.end["partitions"][0]["end_offset"] == 3
 
 
 def test_each_record_of_a_large_batch_is_looked_at_once_however_slow_the_expression(broker: BrokerProcess) -> None:
     create(broker, "slow")
     produce(broker, "slow", batch([b"a" * 2_000] * 20 + [b"b"], compression=Compression.ZSTD))
-    found = Found(broker, "slow", regex=BOMB)
-    assert (found.values, found.end["looked_records"]) == ([b"b"], 21)
-    assert found.end["read_bytes"] > 0
+    result = SearchResult(broker, "slow", regex=BOMB)
+    assert (result.values, result.end["looked_records"]) == ([b"b"], 21)
+    assert result.end["read_bytes"] > 0
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_one_search_of_a_principal_runs_at_a_time_and_delays_nobody_else(guarded
     with ThreadPoolExecutor(1) as threads:
         with Listener(guarded, KNOWN, route="search", regex=BOMB) as first:
             next(first.events())
-            second = threads.submit(Found, guarded, KNOWN, text="absent")
+            second = threads.submit(SearchResult, guarded, KNOWN, text="absent")
             with RawConnection(guarded) as connection:
                 for _ in range(10):
                     assert connection.produce(KNOWN, batch()).error_code == 0
@@ -235,11 +235,11 @@ def test_a_search_that_reaches_a_bound_says_so_and_goes_on(
     guarded.rules([allow("READ", "TOPIC", KNOWN)])
     monkeypatch.setattr(search, bound, value)
     monkeypatch.setattr(record_search, "PIECE_MS", 0.0)
-    first = Found(guarded, KNOWN, text="absent")
+    first = SearchResult(guarded, KNOWN, text="absent")
     assert first.end["reason"] == "bounds"
     looked = first.end["looked_records"]
     monkeypatch.undo()
-    rest = Found(guarded, KNOWN, text="absent", last_id=first.last_id)
+    rest = SearchResult(guarded, KNOWN, text="absent", last_id=first.last_id)
     (place,) = rest.end["partitions"]
     assert rest.end["reason"] == "done"
     assert 0 <= looked == place["start_offset"] < place["end_offset"]
@@ -252,7 +252,9 @@ def test_a_client_that_does_not_read_what_was_found_is_cut_off(make_broker: Call
     for _ in range(20):
         produce(broker, "unread", batch([bytes(250_000)] * 3))
     with Listener(broker, "unread", route="search", field_bytes=262144, receive_buffer_bytes=4096):
-        assert Found(broker, "unread", text="absent").end["reason"] == "done", "the second waits for the first's end"
+        assert SearchResult(broker, "unread", text="absent").end["reason"] == "done", (
+            "the second waits for the first's end"
+        )
 
 
 def test_a_broker_that_allows_no_searches_says_so(make_broker: Callable[..., BrokerProcess]) -> None:

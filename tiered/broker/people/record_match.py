@@ -72,7 +72,7 @@ def with_match(pattern: str) -> Wanted:
 def with_header(name: str, content: str | None) -> Wanted:
     """Records that have the header, with this content unless that is None."""
     wanted = None if content is None else content.encode()
-    return lambda record: any(each == name and wanted in (None, value) for each, value in record.headers)
+    return lambda record: any(key == name and wanted in (None, value) for key, value in record.headers)
 
 
 def with_json_field(path: str, content: str | None) -> Wanted:

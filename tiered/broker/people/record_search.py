@@ -131,7 +131,7 @@ class RecordSearches:
                 continue
             pending[number] = partition, place
             yield Step(places={number: place})
-        while pending := {number: each for number, each in pending.items() if _is_unfinished(each[1])}:
+        while pending := {number: state for number, state in pending.items() if _is_unfinished(state[1])}:
             for number, (partition, place) in list(pending.items()):
                 step, place_after = await self._piece(partition, number, place, sought)
                 yield step

@@ -74,17 +74,17 @@ def test_json_that_is_too_large_to_be_parsed_is_left_out() -> None:
 
 
 def test_text_and_header_are_sought_byte_by_byte_and_conditions_add_up() -> None:
-    found = record(b"\xff Gr\xc3\xbc\xc3\x9fe", ("source", b"web"), ("empty", None))
-    assert with_text("Grüße")(found)
-    assert not with_text("grüße")(found)
-    assert with_header("source", None)(found)
-    assert with_header("empty", None)(found)
-    assert with_header("source", "web")(found)
-    assert not with_header("source", "app")(found)
-    assert not with_header("empty", "")(found)
+    sample = record(b"\xff Gr\xc3\xbc\xc3\x9fe", ("source", b"web"), ("empty", None))
+    assert with_text("Grüße")(sample)
+    assert not with_text("grüße")(sample)
+    assert with_header("source", None)(sample)
+    assert with_header("empty", None)(sample)
+    assert with_header("source", "web")(sample)
+    assert not with_header("source", "app")(sample)
+    assert not with_header("empty", "")(sample)
     both = all_of([with_text("Gr"), with_header("source", "app")])
     assert both is not None
-    assert not both(found)
+    assert not both(sample)
     assert all_of([]) is None
     assert not with_text("x")(record(None))
 

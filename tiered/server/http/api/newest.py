@@ -1,6 +1,6 @@
 """`/api/v1/topics/{topic}/newest`: the newest records of all partitions in order of time, and where a tail goes on.
 
-Owns the choice among the partitions' records. Leaders elsewhere are asked at the same time, each for its partitions.
+Owns the choice among the partitions' records. Leaders elsewhere are asked for their partitions at the same time.
 Must never give an id with which a tail would leave out a record that is newer than those shown.
 """
 
@@ -111,8 +111,8 @@ class _Gathered:
     def add_answer(self, answer: Mapping[str, Any]) -> None:
         """What another broker has gathered of its partitions."""
         entries = (
-            (each["timestamp_ms"], each["partition"], each["offset"], json.dumps(each).encode())
-            for each in answer["records"]
+            (record["timestamp_ms"], record["partition"], record["offset"], json.dumps(record).encode())
+            for record in answer["records"]
         )
         self.add(entries, positions_in(answer["last_event_id"]), answer["problems"])
 
@@ -158,7 +158,8 @@ async def _read_here(request: web.Request, topic: Topic, numbers: Iterable[int],
 
 
 def _path(request: web.Request, topic: Topic, numbers: Iterable[int]) -> str:
-    query = {each.name: value for each in _PARAMETERS if (value := each.text_in(request)) is not None}
+    texts = ((parameter.name, parameter.text_in(request)) for parameter in _PARAMETERS)
+    query = {name: text for name, text in texts if text is not None}
     query["partition"] = ",".join(map(str, numbers))
     return f"/api/v1/topics/{quote(topic.name, safe='')}/newest?{urlencode(query, quote_via=quote)}"
 

@@ -99,7 +99,8 @@ async def search(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": CONTENT_TYPE, "X-Accel-Buffering": "no"})
         response.force_close()
         await response.prepare(request)
-        query = {each.name: value for each in FOR_LEADERS if (value := each.text_in(request)) is not None}
+        texts = ((parameter.name, parameter.text_in(request)) for parameter in FOR_LEADERS)
+        query = {name: text for name, text in texts if text is not None}
         steps: asyncio.Queue[Step | None] = asyncio.Queue(maxsize=1)
         stream = _Stream(
             request, response, topic, {number: positions[number] for number in numbers if number in positions}
@@ -198,7 +199,7 @@ class _Stream:
 
     def _bound(self, left_s: float, limit: int) -> tuple[str, str] | None:
         if self._matches >= limit:
-            return "limit", f"{self._matches} records are given, as many as were asked for; {_GO_ON}"
+            return "limit", f"{self._matches} records are given, as many as the limit allows; {_GO_ON}"
         if self._looked_records >= MAX_RECORDS or self._read_bytes >= MAX_BYTES or left_s <= 0:
             return "bounds", _BOUNDS
         return None

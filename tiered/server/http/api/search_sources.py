@@ -149,8 +149,8 @@ class _LeadersEvents:
 
     def _moved(self, fields: Mapping[str, Any]) -> Step:
         places = {
-            each["partition"]: Place(**{name: each[name] for name in ("start_offset", "next_offset", "end_offset")})
-            for each in fields["partitions"]
+            place["partition"]: Place(**{name: place[name] for name in ("start_offset", "next_offset", "end_offset")})
+            for place in fields["partitions"]
         }
         self.finished = {number for number, place in places.items() if place.next_offset >= place.end_offset}
         looked_records = fields["looked_records"] - self._looked_records
@@ -161,5 +161,5 @@ class _LeadersEvents:
 
 def _path(topic: Topic, numbers: Sequence[int], positions: Mapping[int, int], query: Mapping[str, str]) -> str:
     resumed = event_id_of((number, positions[number]) for number in numbers if number in positions)
-    asked = {**query, "partition": ",".join(map(str, numbers)), **({"last_event_id": resumed} if resumed else {})}
-    return f"/api/v1/topics/{quote(topic.name, safe='')}/search?{urlencode(asked, quote_via=quote)}"
+    parameters = {**query, "partition": ",".join(map(str, numbers)), **({"last_event_id": resumed} if resumed else {})}
+    return f"/api/v1/topics/{quote(topic.name, safe='')}/search?{urlencode(parameters, quote_via=quote)}"

@@ -99,7 +99,7 @@ export function hexLines(bytes, width) {
     const line = shown.slice(from, from + width);
     const pairs = Array.from(line, (each) => each.toString(16).padStart(2, "0"));
     const halves = [pairs.slice(0, 8).join(" "), pairs.slice(8).join(" ")].filter(Boolean).join("  ");
-    const plain = Array.from(line, (each) => (each >= 32 && each < 127 ? String.fromCharCode(each) : ".")).join("");
+    const plain = Array.from(line, (byte) => (byte >= 32 && byte < 127 ? String.fromCharCode(byte) : ".")).join("");
     lines.push(`${hex(from)}  ${halves.padEnd(width * 3 - 1 + (width > 8 ? 1 : 0))}  |${plain}|`);
   }
   lines.push(hex(shown.length));

@@ -27,7 +27,7 @@ export function queryOf({ way, wanted, partition, fromMs, toMs }) {
 
 /** Starts at once. `changed()` after news; `state` is running, cancelled, ended, failed or refused. */
 export function openSearch(topic, { query, changed, ended }) {
-  const search = { state: "running", records: [], found: 0, looked: 0, bytes: 0, places: [], reason: null, troubles: [], error: null };
+  const search = { state: "running", records: [], matches: 0, looked: 0, bytes: 0, places: [], reason: null, troubles: [], error: null };
   let controller = null;
   let lastEventId = null;
   let before = { looked: 0, bytes: 0 };
@@ -68,7 +68,7 @@ export function openSearch(topic, { query, changed, ended }) {
   }
 
   function keep(record) {
-    search.found += 1;
+    search.matches += 1;
     search.records.push(record);
     search.records.sort((a, b) => a.timestamp_ms - b.timestamp_ms || a.partition - b.partition || a.offset - b.offset);
     if (search.records.length > MAX_RECORDS) search.records.shift();

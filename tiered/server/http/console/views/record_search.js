@@ -30,13 +30,13 @@ export function searchFields(form, set, changed) {
 export function searchBar(search, buttons) {
   if (search === null) return h("p", { class: "soft", key: "status" }, "The broker looks through all partitions, in both tiers, and says how far it is.");
   const [kind, word] = ENDS[search.state === "ended" ? search.reason : search.state] ?? ["quiet", search.reason];
-  const all = search.places.reduce((sum, each) => sum + each.all, 0);
-  const looked = search.places.reduce((sum, each) => sum + each.looked, 0);
+  const all = search.places.reduce((sum, place) => sum + place.all, 0);
+  const looked = search.places.reduce((sum, place) => sum + place.looked, 0);
   return h("div", { key: "status", class: "tail-status" },
     h("div", { class: "bar centered" },
       mark(kind, word),
       search.state !== "refused" && h("progress", { max: "1", value: String(all === 0 ? Number(search.reason === "done") : looked / all), "aria-label": "How far the search is" }),
-      search.state !== "refused" && h("span", { class: "soft" }, `${counted(search.found, "record")} found${search.found > search.records.length ? `, the newest ${whole(search.records.length)} are kept` : ""}; ${whole(looked)} of ${counted(all, "offset")} looked at: ${counted(search.looked, "record")}, ${size(search.bytes)} read`),
+      search.state !== "refused" && h("span", { class: "soft" }, `${counted(search.matches, "record")} found${search.matches > search.records.length ? `, the newest ${whole(search.records.length)} are kept` : ""}; ${whole(looked)} of ${counted(all, "offset")} looked at: ${counted(search.looked, "record")}, ${size(search.bytes)} read`),
       h("span", { class: "end" },
         search.state === "running" && h("button", { type: "button", id: "cancel", on: { click: () => search.cancel() } }, "Cancel"),
         hasMore(search) && action({ id: "go-on", on: { click: () => search.goOn() } }, "Go on from here"),
@@ -45,10 +45,10 @@ export function searchBar(search, buttons) {
     search.troubles.map(({ partition, message }) => notice("warn", `Partition ${partition}: ${sentence(message)}`)),
     search.places.length > 1 && h("details", { key: "by-partition" }, h("summary", null, "By partition"),
       h("div", { class: "limited" }, plainTable("Looked at, by partition", [
-        { name: "Partition", cell: (each) => String(each.partition) },
-        { name: "Offsets looked at", right: true, cell: (each) => whole(each.looked) },
-        { name: "Of", right: true, cell: (each) => whole(each.all) },
-      ], search.places, (each) => each.partition))));
+        { name: "Partition", cell: (place) => String(place.partition) },
+        { name: "Offsets looked at", right: true, cell: (place) => whole(place.looked) },
+        { name: "Of", right: true, cell: (place) => whole(place.all) },
+      ], search.places, (place) => place.partition))));
 }
 
 export function emptySearchText(search) {

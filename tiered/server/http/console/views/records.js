@@ -76,7 +76,7 @@ export function recordsTab({ name, query, changed }) {
       if (form.mode === "tail") {
         tail = openTail(name, { partition: form.partition, key: form.key, isPrefix: form.match === "prefix", from: form.from, matches, changed });
       } else if (form.mode === "search") {
-        if (isAsked || form.wanted) search = openSearch(name, { query: sought(), changed, ended: tellFound });
+        if (isAsked || form.wanted) search = openSearch(name, { query: sought(), changed, ended: announceEnd });
       } else {
         read(form.mode === "time" ? { timestamp_ms: timeIn(form.at) } : { offset: form.offset });
       }
@@ -136,8 +136,8 @@ export function recordsTab({ name, query, changed }) {
     announced = tail.state;
   }
 
-  function tellFound({ state, found }) {
-    announce(state === "failed" || state === "refused" ? "The search was not carried out." : `${state === "cancelled" ? "Cancelled: " : "Searched: "}${counted(found, "record")} found.`);
+  function announceEnd({ state, matches: count }) {
+    announce(state === "failed" || state === "refused" ? "The search was not carried out." : `${state === "cancelled" ? "Cancelled: " : "Searched: "}${counted(count, "record")} found.`);
   }
 
   start();
@@ -258,7 +258,7 @@ export function recordsTab({ name, query, changed }) {
   }
 
   function list(records, topic) {
-    const isOfToday = records.every((each) => each.timestamp_ms === -1 || isToday(each.timestamp_ms));
+    const isOfToday = records.every((record) => record.timestamp_ms === -1 || isToday(record.timestamp_ms));
     const columns = [["c-offset", "Offset"], ["c-partition wide", "Partition"], [`${isOfToday ? "c-time" : "c-date"} wide`, "Time"], ["c-key", "Key"], ["", "Value"]];
     return panel("Records", { about: form.mode === "tail" ? `newest first, ${MAX_RECORDS} at most` : "oldest first" }, records.length === 0
       ? h("p", { class: "empty soft" }, waitingText(topic))
