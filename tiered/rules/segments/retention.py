@@ -14,8 +14,8 @@ from typing import Protocol
 from tiered.rules.segments.tiering import LocalSegment, aged_from_ms
 
 UNLIMITED = -1
-SMALL_KEPT = 16
-"""So many closed segments stay on a disk where they are small, and the topic does not say how long they stay."""
+SMALL_KEPT_MS = 24 * 3_600_000
+"""So old a small segment may become on a disk, where the topic does not say how old."""
 
 
 class ColdSegment(Protocol):
@@ -58,7 +58,7 @@ class RetentionReason(StrEnum):
     BELOW_LOG_START = "wholly below log_start_offset"
     EXPIRED = "its newest record is older than the retention time"
     OVERSIZE = "the log without it still reaches the retention size"
-    MANY_SMALL = "it is small and in the store, and enough newer ones are on the disk"
+    SMALL = "it is small and in the store, and more than a day old"
     WITHIN_RETENTION = "neither too old nor too much"
     IN_THE_FUTURE = "its newest record claims a time to come: it is kept until that time plus the retention"
     ACTIVE = "it is being written"
@@ -75,7 +75,7 @@ DELETING = frozenset(
         RetentionReason.BELOW_LOG_START,
         RetentionReason.EXPIRED,
         RetentionReason.OVERSIZE,
-        RetentionReason.MANY_SMALL,
+        RetentionReason.SMALL,
     }
 )
 
@@ -112,7 +112,6 @@ class _Candidate:
     size_bytes: int
     newest_ms: int
     keep: RetentionReason | None
-    is_surplus: bool = False
 
 
 def local_delete_before(
@@ -131,17 +130,13 @@ def local_delete_before(
 
     With `remote_enabled` only what committed rows cover (below `cold_end_offset`) goes, when the local retention
     says so; -2 there was resolved to the total retention by the caller, -1 is unlimited. Ages are as `aged_from_ms` has
-    them: the records stay readable in the store. One smaller than `small_bytes` also goes once `SMALL_KEPT` newer ones
-    are closed (decision 0033); 0 keeps them. Without `remote_enabled`, only what is wholly below
-    `log_start_offset` goes: `new_log_start_offset` moves that by the total retention.
+    them: the records stay readable in the store. One smaller than `small_bytes` also goes after `SMALL_KEPT_MS`
+    (decision 0033); 0 keeps them. Without `remote_enabled`, only what is wholly below `log_start_offset` goes:
+    `new_log_start_offset` moves that by the total retention.
     """
-    surplus = sum(segment.closed for segment in segments) - SMALL_KEPT if remote_enabled else 0
     candidates = [
-        replace(
-            _local(segment, aged_from_ms(segment), log_start_offset, cold_end_offset, high_watermark, remote_enabled),
-            is_surplus=index < surplus and segment.size_bytes < small_bytes,
-        )
-        for index, segment in enumerate(segments)
+        _local(segment, aged_from_ms(segment), log_start_offset, cold_end_offset, high_watermark, remote_enabled)
+        for segment in segments
     ]
     return _decide(
         candidates,
@@ -149,6 +144,7 @@ def local_delete_before(
         log_start_offset=log_start_offset,
         retention_ms=local_retention_ms if remote_enabled else UNLIMITED,
         retention_bytes=local_retention_bytes if remote_enabled else UNLIMITED,
+        small_bytes=small_bytes if remote_enabled else 0,
         pins=(),
         now_ms=now_ms,
     )
@@ -266,6 +262,7 @@ def _decide(
     now_ms: int,
     clock_is_trusted: bool = True,
     max_segments: int = UNLIMITED,
+    small_bytes: int = 0,
 ) -> Retention:
     """Verdicts from the oldest on; once one segment stays, everything after it does."""
     # The log without all that is too old or too much, even if something else keeps it.
@@ -280,7 +277,14 @@ def _decide(
         why = candidate.keep
         if why is None:
             why = _expiry(
-                candidate, remaining_bytes, log_start_offset, retention_ms, retention_bytes, now_ms, clock_is_trusted
+                candidate,
+                remaining_bytes,
+                log_start_offset,
+                retention_ms,
+                retention_bytes,
+                now_ms,
+                clock_is_trusted,
+                small_bytes,
             )
             if why in DELETING and why is not RetentionReason.BELOW_LOG_START:
                 remaining_bytes -= candidate.size_bytes
@@ -317,6 +321,7 @@ def _expiry(
     retention_bytes: int,
     now_ms: int,
     clock_is_trusted: bool,
+    small_bytes: int,
 ) -> RetentionReason:
     """Kafka's comparisons: strictly older than the time, and the rest at least as much as the size."""
     if candidate.end_offset <= log_start_offset:
@@ -326,8 +331,8 @@ def _expiry(
         return RetentionReason.EXPIRED
     if retention_bytes != UNLIMITED and remaining_bytes - candidate.size_bytes >= retention_bytes:
         return RetentionReason.OVERSIZE
-    if candidate.is_surplus:
-        return RetentionReason.MANY_SMALL
+    if candidate.size_bytes < small_bytes and now_ms - candidate.newest_ms > SMALL_KEPT_MS:
+        return RetentionReason.SMALL
     if is_expired:
         return RetentionReason.CLOCK_JUMPED
     if retention_ms != UNLIMITED and candidate.newest_ms > now_ms:

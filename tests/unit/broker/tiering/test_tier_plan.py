@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from tests.support.partition_appends import append, keyed
+from tests.support.partition_appends import keyed
 from tests.unit.broker.tiering.tiers import DAY_MS, SEGMENTS, tiers
 from tiered.broker.tiering import tier_plan
-from tiered.rules.segments.retention import SMALL_KEPT
+from tiered.rules.segments.tiering import aged_from_ms
 
 
 async def test_the_oldest_closed_segment_is_due_and_after_the_last_one_nothing(tmp_path: Path) -> None:
@@ -41,24 +41,23 @@ async def test_local_segments_wait_for_the_store_and_the_active_one_stays(tmp_pa
         assert before == list(range(SEGMENTS + 1))
 
 
-async def test_many_small_segments_leave_the_disk_where_nobody_says_how_long_they_stay(tmp_path: Path) -> None:
-    kept = {"segment.bytes": "1048576"}
+async def test_small_segments_leave_the_disk_after_a_day_where_nobody_says_how_long_they_stay(tmp_path: Path) -> None:
+    week = {"segment.bytes": "1048576", "retention.ms": str(7 * DAY_MS)}
     for name, config, goes in (
         ("said by nobody", {}, True),
-        ("said", {"local.retention.ms": "600000"}, False),
+        ("said", {"local.retention.ms": str(3 * DAY_MS)}, False),
         ("closed as in Kafka", {"tiered.disk.only.max.ms": "-1"}, False),
         ("compacted", {"cleanup.policy": "compact"}, False),
     ):
-        async with tiers(tmp_path / name, {**kept, **config}, written=lambda _: keyed("k", "v")) as made:
-            log = made.partition.log
-            while len(log.segments) <= SMALL_KEPT + 1:
-                append(made.partition, keyed("k", "v"))
-                log.roll(made.clock.now_ms())
-            made.partition.advance_high_watermark()
+        async with tiers(tmp_path / name, {**week, **config}, written=lambda _: keyed("k", "v")) as made:
+            log, now_ms = made.partition.log, made.clock.now_ms()
+            log.roll(now_ms)
             for segment in log.segments[:-1]:
                 await made.lifecycle.upload(made.partition, segment.base_offset)
-            await made.lifecycle.delete_local(made.partition)
-            assert len(log.segments) - 1 == SMALL_KEPT + (0 if goes else 1), name
+            newest_ms = max(aged_from_ms(segment) for segment in log.segments[:-1])
+            end_offset = log.active_base_offset
+            assert tier_plan.local_delete_before(made.partition, newest_ms + DAY_MS) == 0
+            assert tier_plan.local_delete_before(made.partition, newest_ms + DAY_MS + 1) == (end_offset if goes else 0)
 
 
 async def test_an_active_segment_that_retention_outlived_is_closed_where_retention_deletes(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tiered.rules.segments.retention import (
-    SMALL_KEPT,
+    SMALL_KEPT_MS,
     Pin,
     Retention,
     RetentionReason,
@@ -111,20 +111,20 @@ def test_size_keeps_at_least_the_retention() -> None:
     assert local(segments, local_retention_bytes=0).delete_before_offset == 30
 
 
-def test_of_small_local_segments_that_the_store_has_the_newest_stay() -> None:
-    small = aged([0] * (SMALL_KEPT + 2))
-    decided = local(small, small_bytes=101)
+def test_a_small_local_segment_that_the_store_has_goes_after_a_day() -> None:
+    small, later_ms = aged([1, 1, 0, 0]), NOW_MS + SMALL_KEPT_MS
+    decided = local(small, small_bytes=101, now_ms=later_ms)
     assert decided.delete_before_offset == 20
-    assert reasons(decided)[1:3] == [RetentionReason.MANY_SMALL, RetentionReason.WITHIN_RETENTION]
+    assert reasons(decided)[1:3] == [RetentionReason.SMALL, RetentionReason.WITHIN_RETENTION]
     for stays in (
-        local(small, small_bytes=0),
-        local(small, small_bytes=100),
-        local(small, small_bytes=101, remote_enabled=False),
-        local(small, small_bytes=101, cold_end_offset=9),
+        local(small, now_ms=later_ms, small_bytes=0),
+        local(small, now_ms=later_ms, small_bytes=100),
+        local(small, now_ms=later_ms, small_bytes=101, remote_enabled=False),
+        local(small, now_ms=later_ms, small_bytes=101, cold_end_offset=9),
     ):
         assert stays.delete_before_offset == 0
     large = [replace(small[0], size_bytes=101), *small[1:]]
-    assert reasons(local(large, small_bytes=101))[:2] == [
+    assert reasons(local(large, small_bytes=101, now_ms=later_ms))[:2] == [
         RetentionReason.WITHIN_RETENTION,
         RetentionReason.BEHIND_ONE_THAT_STAYS,
     ]
