@@ -21,7 +21,7 @@ export function configsTab({ name, query, changed, topic }) {
     columns: [
       { id: "name", name: "Config", sort: (each) => each.name, cell: (each) => [
         h("span", { class: "mono breaks" }, named(each.name)), h("p", { class: "soft wide documentation" }, each.documentation)] },
-      { id: "value", name: "Value", class: "breaks", cell: (each) => [h("span", { class: "mono" }, named(valueOf(each))), meaning(each)] },
+      { id: "value", name: "Value", class: "breaks", cell: (each) => [h("span", { class: "mono anywhere" }, named(valueOf(each))), meaning(each)] },
       { id: "source", name: "Source", wide: true, sort: (each) => `${rank(each)} ${each.name}`, cell: (each) => [
         ownOf(each) ? h("span", { class: "tag" }, "this topic") : h("span", { class: "soft" }, SOURCES[each.source] || each.source),
         isInert(each) && h("div", null, h("span", { class: "tag" }, "no effect here"))] },
