@@ -88,7 +88,7 @@ async def test_one_large_request_of_an_owner_is_decoded_at_a_time_and_none_fills
         may_end.wait(30)
         return messages.request(LIST_GROUPS, 5).ListGroupsRequest()
 
-    async def answered(*_: Any) -> list[bytes]:
+    async def answered(*_: Any, **__: Any) -> list[bytes]:
         return []
 
     monkeypatch.setattr(messages, "request_decoder", lambda _key, _version: decode)

@@ -214,34 +214,43 @@ class Counted(str):
         Counted.alive -= 1
 
 
-@pytest.mark.parametrize(("topics", "partitions"), [(5_000, 1), (1, 5_000), (65, 64)])
-def test_a_large_message_is_freed_some_items_at_a_time(topics: int, partitions: int) -> None:
-    make = messages.reply(9, 7)
+@pytest.mark.parametrize(
+    ("groups", "topics", "partitions"), [(1, 5_000, 1), (1, 1, 5_000), (1, 65, 64), (40, 40, 40), (5_000, 0, 0)]
+)
+def test_a_large_message_is_freed_some_items_at_a_time(groups: int, topics: int, partitions: int) -> None:
+    make = messages.reply(9, 8)
     message = make.OffsetFetchResponse(
         throttle_time=0,
-        error_code=0,
-        topics=tuple(
-            make.OffsetFetchResponseTopic(
-                name=Counted("t"),
-                partitions=tuple(
-                    make.OffsetFetchResponsePartition(
-                        partition_index=number,
-                        committed_offset=1,
-                        committed_leader_epoch=0,
-                        metadata=Counted("m"),
-                        error_code=0,
+        groups=tuple(
+            make.OffsetFetchResponseGroup(
+                group_id=Counted("g"),
+                error_code=0,
+                topics=tuple(
+                    make.OffsetFetchResponseTopics(
+                        name=Counted("t"),
+                        partitions=tuple(
+                            make.OffsetFetchResponsePartitions(
+                                partition_index=number,
+                                committed_offset=1,
+                                committed_leader_epoch=0,
+                                metadata=Counted("m"),
+                                error_code=0,
+                            )
+                            for number in range(partitions)
+                        ),
                     )
-                    for number in range(partitions)
+                    for _ in range(topics)
                 ),
             )
-            for _ in range(topics)
+            for _ in range(groups)
         ),
     )
-    kept = message.topics[0]
-    assert Counted.alive == topics * (partitions + 1)
+    kept = message.groups[0]
+    kept_count = 1 + topics * (1 + partitions) if groups > 1 else Counted.alive
     before, most = Counted.alive, 0
+    assert before == groups * (1 + topics * (1 + partitions))
     for _ in messages.freed_in_pieces(message):
         before, most = Counted.alive, max(most, before - Counted.alive)
-    assert most <= 64 * 65, "a piece is 64 items whose arrays are short, or 64 of a long array"
-    assert (message.topics, Counted.alive) == ((), partitions + 1), "somebody else has one topic"
-    assert len(kept.partitions) == partitions
+    assert most <= 2 * 256
+    assert (message.groups, Counted.alive) == ((), kept_count), "somebody else has one group, and that is whole"
+    assert [len(topic.partitions) for topic in kept.topics] == [partitions] * topics

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from tiered.account import Account, OwnersShares, OwnersTurns
 from tiered.broker.broker import Broker
-from tiered.errors import MalformedRequest, Throttled
+from tiered.errors import MalformedRequest, Throttled, TieredError
 from tiered.runtime import in_turns as in_turns  # noqa: PLC0414 - handlers take it from here, as all that they need
 from tiered.server.kafka import audited, throttling
 from tiered.server.kafka.transport.connection import Connection
@@ -232,7 +232,11 @@ class Dispatch:
             async with self._large_owners.taken_by(owner), self._large_turns:
                 decode = messages.request_decoder(api.key, context.api_version)
                 request = await asyncio.to_thread(decode, body, 0)
-                answer = await self._answer(api, context, correlation_id, request)
+                try:
+                    answer = await self._answer(api, context, correlation_id, request, is_large=True)
+                except TieredError:
+                    await _freed_in_turns(request)
+                    raise
                 if not isinstance(answer, Overlapping):  # Its work goes on, and may need the request.
                     await _freed_in_turns(request)
                 return answer
@@ -241,7 +245,9 @@ class Dispatch:
         if not self._large_shares.has_room(context.connection.owner, size_bytes, MAX_WAITING_BYTES):
             raise Throttled("too many large requests wait for their turn; send fewer or smaller ones")
 
-    async def _answer(self, api: Api, context: Context, correlation_id: int, request: Any) -> Parts | Overlapping:
+    async def _answer(
+        self, api: Api, context: Context, correlation_id: int, request: Any, *, is_large: bool = False
+    ) -> Parts | Overlapping:
         assert api.handle is not None
         started_ms = self._broker.clock.monotonic_ms()
         message = None
@@ -252,15 +258,26 @@ class Dispatch:
             if api.audit is not None and api.audits(context):
                 audited.note(self._broker.audit, context.connection, api.audit, api.name, request, message)
         if isinstance(message, Later):
-            work = self._answer_late(api, context, correlation_id, message, started_ms)
+            work = self._answer_late(
+                api, context, correlation_id, message, started_ms, large_request=request if is_large else None
+            )
             return Overlapping(self._turns.after(message.done, self._account(context.connection), work))
         return await self._framed(api, context, correlation_id, message, started_ms, started_ms)
 
     async def _answer_late(
-        self, api: Api, context: Context, correlation_id: int, later: Later, started_ms: float
+        self,
+        api: Api,
+        context: Context,
+        correlation_id: int,
+        later: Later,
+        started_ms: float,
+        *,
+        large_request: Any,
     ) -> Parts:
         made_from_ms = self._broker.clock.monotonic_ms()
         message = await later.reply()
+        if large_request is not None:
+            await _freed_in_turns(large_request)
         return await self._framed(api, context, correlation_id, message, started_ms, made_from_ms)
 
     async def _framed(
@@ -272,7 +289,8 @@ class Dispatch:
             message.throttle_time = max(message.throttle_time, context.throttle_ms)
         if clock.monotonic_ms() - made_from_ms > LONG_ANSWER_MS:
             body = await encoded_in_turns(message)
-            await _freed_in_turns(message)
+            if len(body) > LARGE_ANSWER_BYTES:
+                await _freed_in_turns(message)
         else:
             body = messages.encode(message)
         counters = self._broker.counters
