@@ -9,6 +9,17 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.broker_process import BrokerProcess
@@ -47,6 +58,9 @@ SHOWN = [
     Picture(name="delete-light", address="topics/payments/manage", size=LOW),
     Picture(name="empty-dark", address="topics/empty", size=LOW, scheme="dark"),
     Picture(name="cost-light", address="cost", size=LOW),
+    Picture(name="topics-light", address="topics", size=LOW),
+    Picture(name="access-light", address="access", size=LOW),
+    Picture(name="search-light", address=f"topics/{stage.TIERED}/records?mode=search&way=text&wanted=Vienna", size=LOW),
     Picture(name="retention-light", address=f"topics/{stage.TIERED}/retention", size=LOW),
     Picture(name="held-light", address="topics/invoices", size=LOW),
     Picture(name="phone-topic-light", address=f"topics/{stage.TIERED}", size=PHONE),
@@ -57,6 +71,7 @@ SHOWN = [
 
 CLUSTER_SHOWN = [
     Picture(name="brokers-light", address="brokers"),
+    Picture(name="broker-light", address="brokers/1"),
     Picture(name="replicas-dark", address=f"topics/{stage.TIERED}/partitions/0", size=LOW, scheme="dark"),
     Picture(name="phone-brokers-dark", address="brokers", size=PHONE, scheme="dark"),
     Picture(name="phone-replicas-light", address=f"topics/{stage.TIERED}", size=PHONE),
@@ -86,13 +101,15 @@ def main() -> int:
 
 def show_one(browser: Browser, folder: Path) -> None:
     """The pictures of one broker, under traffic."""
-    broker = BrokerProcess(folder / "data", settings={**stage.SETTINGS, "tiered.lag.sample.interval.ms": 1_000})
+    guarded = {"tiered.authorizer": "acl", "super.users": "User:ANONYMOUS", "tiered.lag.sample.interval.ms": 1_000}
+    broker = BrokerProcess(folder / "data", settings={**stage.SETTINGS, **guarded})
     broker.start()
     try:
         stage.set_up(broker)
         consumer = stage.LaggingConsumer(broker)
         consumer.read(700)
         stage.create(broker, "invoices", 3, {})
+        add_rules(broker)
         held = begun(
             broker.bootstrap, "shop/payments", "invoices", *map(str, range(40)), transaction_timeout_ms=600_000
         )
@@ -109,6 +126,25 @@ def show_one(browser: Browser, folder: Path) -> None:
             held.abort_transaction(WAIT_S)
     finally:
         broker.ensure_stopped()
+
+
+def add_rules(broker: BrokerProcess) -> None:
+    """Whom the page of access shows."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+    rules = [
+        AclBinding(kind, name, ResourcePatternType.LITERAL, f"User:{user}", "*", operation, AclPermissionType.ALLOW)
+        for user, kind, name, operation in (
+            ("billing", ResourceType.TOPIC, stage.TIERED, AclOperation.READ),
+            ("billing", ResourceType.GROUP, stage.LAGGING, AclOperation.READ),
+            ("shop", ResourceType.TOPIC, stage.TIERED, AclOperation.WRITE),
+        )
+    ]
+    for added in admin.create_acls(rules).values():
+        added.result(WAIT_S)
+    password = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 8192)
+    users = [UserScramCredentialUpsertion(user, password, b"of the picture") for user in ("billing", "shop")]
+    for changed in admin.alter_user_scram_credentials(users).values():
+        changed.result(WAIT_S)
 
 
 def show_cluster(browser: Browser, folder: Path) -> None:
@@ -167,6 +203,10 @@ def settle(page: Page, name: str) -> None:
         page.get_by_label("Type the name").fill("pay")
     if "held" in name:
         expect(page.get_by_role("table", name="Held back")).to_contain_text("shop/payments")
+    if "search" in name:
+        expect(page.locator(".tail-status")).to_contain_text("found")
+    if name == "broker-light":
+        page.wait_for_timeout(12_000)
     if "overview" in name:
         expect(page.locator(".spark").first).to_be_visible()
         page.wait_for_timeout(12_000)
