@@ -39,15 +39,8 @@ async def test_positions_are_reported_by_the_leader_and_again_when_they_change(t
 
 async def test_sql_knows_since_when_a_record_is_on_disks_alone_until_the_store_has_it(tmp_path: Path) -> None:
     async with tiers(tmp_path) as made:
-        topics, partition = Topics(), made.partition
-        topic_id = partition.topic_partition.topic_id
-        topics.put(
-            Topic(
-                name="t", topic_id=topic_id, partition_count=1, config=partition.config, overrides={},
-                partitions=(partition,),
-            )
-        )  # fmt: skip
-        reports = SqlReports(context=made.context, topics=topics)
+        partition = made.partition
+        reports = SqlReports(context=made.context, topics=made.topics)
 
         async def since_ms() -> int | None:
             reports.note([partition])
