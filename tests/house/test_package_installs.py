@@ -4,11 +4,14 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 import venv
 import zipfile
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD_INPUTS = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "tiered", "spark")
@@ -90,3 +93,12 @@ def test_the_wheel_carries_types_migrations_the_console_and_the_spark_source(whe
     console = ROOT / "tiered/server/http/console"
     missing = {path.relative_to(ROOT).as_posix() for path in console.rglob("*") if path.is_file()} - names
     assert not missing, "the console has files that the wheel leaves out"
+
+
+def test_the_extra_for_spark_names_what_dataframes_of_pyspark_need() -> None:
+    """PySpark itself asks for them in an extra of its own alone."""
+    optional = [Requirement(line) for line in metadata.requires("pyspark") or ()]
+    needed = {line.name for line in optional if line.marker is not None and line.marker.evaluate({"extra": "sql"})}
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert needed
+    assert needed <= {Requirement(line).name for line in extras["spark"]}
