@@ -368,6 +368,8 @@ def test_the_plan_names_what_is_lost_and_is_the_same_each_time(
     assert in_utc(tail["latest_upload_ms"]) in row
     assert "at-the-end: tail-0 from 57 to 50" in words
     assert "50..56" in words
+    (row,) = [line for line in words.splitlines() if line.startswith("never-uploaded-0 ")]
+    assert row.endswith("not known")
 
 
 def test_a_restore_that_was_interrupted_is_done_again(

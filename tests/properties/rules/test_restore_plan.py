@@ -105,6 +105,19 @@ def test_what_was_never_uploaded_is_lost_as_far_as_heads_and_groups_tell() -> No
     assert plan([partition(0, 50, high_watermark=50)]).topics[0].partitions[0].lost_before is None
 
 
+def test_of_a_partition_without_a_checkpoint_it_is_not_known_what_is_lost() -> None:
+    unread = plan([partition(0, 50)], topics=[entry(partition_count=2)])
+    assert [its.is_loss_unknown for its in unread.topics[0].partitions] == [False, True]
+    (warning,) = [line for line in unread.warnings if "no checkpoint" in line]
+    assert "1 partition (orders-1)" in warning
+    assert "--disk" in warning
+    read = plan(found_groups=[groups(0, group("g", 7))])
+    assert (read.topics[0].partitions[0].is_loss_unknown, read.topics[0].partitions[0].lost_before) == (False, 7)
+    given_disk = plan(disks=[disk(1, disk_log(5))])
+    assert not given_disk.topics[0].partitions[0].is_loss_unknown
+    assert not [line for line in given_disk.warnings if "no checkpoint" in line]
+
+
 def test_groups_go_back_to_the_restored_end_and_never_forward() -> None:
     found = plan([partition(20, 50)], found_groups=[groups(0, group("far", 70), group("near", 5), group("end", 50))])
     assert {each.group_id: each.offsets[0].offset for each in found.groups} == {"far": 50, "near": 5, "end": 50}

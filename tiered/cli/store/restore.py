@@ -177,7 +177,7 @@ def _lines(plan: RestorePlan, *, target_holds: str | None) -> Iterator[str]:
         decided = f", but for {commits:,} that the former database had decided to commit" if commits else ""
         yield f"{counted(len(plan.unended), 'transaction')} without an end on the disks will be aborted{decided}"
     else:
-        yield "no transaction is open: in what comes back each is decided"
+        yield "no transaction is open: all that come back are committed or aborted already"
     yield "transactional ids begin anew"
     if plan.topics:
         rows = [_row(topic, its) for topic in plan.topics for its in topic.partitions]
@@ -305,6 +305,7 @@ def _topic_json(topic: RestoredTopic) -> dict[str, Any]:
                 "replicas": list(each.replicas),
                 "lost_from": each.end_offset,
                 "lost_before": each.lost_before,
+                "is_loss_unknown": each.is_loss_unknown,
             }
             for each in topic.partitions
         ],
@@ -325,8 +326,14 @@ def _row(topic: RestoredTopic, its: RestoredPartition) -> list[Cell]:
         in_utc(_latest_upload_ms(its)),
         f"{its.cold_end_offset}..{end - 1} of broker {its.replicas[0]}" if end > its.cold_end_offset else None,
         ",".join(map(str, its.replicas)),
-        None if its.lost_before is None else f"{end}..{its.lost_before - 1}",
+        _lost_offsets(its),
     ]
+
+
+def _lost_offsets(its: RestoredPartition) -> str | None:
+    if its.is_loss_unknown:
+        return "not known"
+    return None if its.lost_before is None else f"{its.end_offset}..{its.lost_before - 1}"
 
 
 def _lost(plan: RestorePlan) -> Iterator[str]:

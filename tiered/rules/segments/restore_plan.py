@@ -130,6 +130,11 @@ class RestoredPartition:
     """As in `FoundPartition`."""
     lost_before: int | None
 
+    @property
+    def is_loss_unknown(self) -> bool:
+        """Whether neither a checkpoint nor a disk says how far the log reached, and no group's commit does."""
+        return not self.has_head and not self.has_log and self.lost_before is None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoredTopic:
@@ -299,6 +304,7 @@ def plan_restore(
         warnings=(
             *_left_out(cluster, left_out),
             *warnings,
+            *_unknown_losses(topics),
             *_warnings(found, topics, pins),
             *_disk_warnings(disks, brokers, cluster),
             *former_database.warnings(former, cluster.acls, transactions),
@@ -630,6 +636,18 @@ def _left_out(cluster: ClusterCheckpoint, names: Collection[str]) -> list[str]:
         f"{name}: left out as you asked, with what groups had committed of it and snapshots of it; its objects stay in "
         "the bucket, and no later restore from there knows it"
         for name in sorted({*names} & {each.name for each in cluster.topics})
+    ]
+
+
+def _unknown_losses(topics: Sequence[RestoredTopic]) -> list[str]:
+    names = [f"{topic.name}-{its.partition}" for topic in topics for its in topic.partitions if its.is_loss_unknown]
+    if not names:
+        return []
+    named = f"{', '.join(names[:10])}{', …' if len(names) > 10 else ''}"
+    partitions = "1 partition" if len(names) == 1 else f"{len(names):,} partitions"
+    return [
+        f"the store has no checkpoint of {partitions} ({named}), so how much is lost there is not known: records that "
+        "were never uploaded are on the brokers' disks alone, which --disk brings back"
     ]
 
 
