@@ -78,6 +78,23 @@ class Parser(argparse.ArgumentParser):
             error.message += nearest_names(str(value), map(str, action.choices or ()))
             raise
 
+    def parse_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> Any:
+        arguments, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            self.refuse(unknown)
+        return arguments
+
+    def refuse(self, unknown: Sequence[str]) -> NoReturn:
+        """Ends with the words that no argument takes, and options that are like the first one of them."""
+        from tiered.cli.names import nearest_names  # difflib is for those who mistype.
+
+        option = next((word.partition("=")[0] for word in unknown if word.startswith("--")), None)
+        names = [name for name in self._option_string_actions if name.startswith("--")]
+        meant = "" if option is None else nearest_names(option, names, prefix="--")
+        self.error(f"unrecognized arguments: {' '.join(unknown)}{meant}")
+
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message}; see `{self.prog} --help`\n")
 

@@ -23,7 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments, unknown = parser.parse_known_args(argv)
     if unknown:
         # Told by the chosen command, whose help has what was meant.
-        (arguments.parser or parser).error(f"unrecognized arguments: {' '.join(unknown)}")
+        (arguments.parser or parser).refuse(unknown)
     if arguments.run is None:
         (arguments.parser or parser).print_help(sys.stderr)
         return EXIT_USAGE

@@ -10,8 +10,13 @@ _MOST = 3
 _LEAST_ALIKE = 0.6
 
 
-def nearest_names(name: str, there: Iterable[str]) -> str:
-    """` (did you mean a, b?)` for names that are much like this one, else an empty text. Case counts little."""
+def nearest_names(name: str, there: Iterable[str], *, prefix: str = "") -> str:
+    """` (did you mean a, b?)` for names that are much like this one, else an empty text. Case counts little.
+
+    All names begin with `prefix`, which makes none of them more alike.
+    """
+    there = [candidate.removeprefix(prefix) for candidate in there]
     by_folded = {each.casefold(): each for each in sorted(there, reverse=True)}
-    found = difflib.get_close_matches(name.casefold(), list(by_folded), n=_MOST, cutoff=_LEAST_ALIKE)
-    return f" (did you mean {', '.join(by_folded[each] for each in found)}?)" if found else ""
+    meant = name.removeprefix(prefix).casefold()
+    found = difflib.get_close_matches(meant, list(by_folded), n=_MOST, cutoff=_LEAST_ALIKE)
+    return f" (did you mean {', '.join(prefix + by_folded[each] for each in found)}?)" if found else ""

@@ -4,8 +4,6 @@ Owns the order of commands; what each is told stands beside it. Must never impor
 the module of the chosen command.
 """
 
-import argparse
-
 import tiered
 from tiered.cli.acls.arguments import add_acls
 from tiered.cli.arguments import Commands, Parser, command, connection_options
@@ -25,7 +23,7 @@ from tiered.config import add_serve_arguments
 SHELLS = ("bash", "zsh", "fish")
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> Parser:
     """The whole command line. `run` names the chosen command's function; None when none was chosen."""
     parser = Parser(
         prog="tiered",

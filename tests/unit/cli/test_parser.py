@@ -11,6 +11,7 @@ import pytest
 
 import tiered
 from tiered.cli import build_parser, main
+from tiered.cli.arguments import Parser
 from tiered.cli.configs import config_pairs
 from tiered.cli.failure import UsageError
 from tiered.cli.records.offset_range import End, Start, range_of
@@ -294,11 +295,26 @@ def test_each_command_names_a_function_that_is_there() -> None:
 
 @pytest.mark.parametrize(
     ("words", "meant"),
-    [(["topic"], "topics"), (["topics", "crate"], "create"), (["produce", "t", "-z", "zst"], "zstd")],
+    [
+        (["topic"], "topics"),
+        (["topics", "crate"], "create"),
+        (["produce", "t", "-z", "zst"], "zstd"),
+        (["topics", "create", "orders", "--partitons", "3"], "--partitions"),
+        (["topics", "create", "orders", "--partitons=3"], "--partitions"),
+        (["serve", "--stor", "s3://b"], "--store"),
+    ],
 )
-def test_a_mistyped_command_or_choice_gets_the_names_that_are_like_it(
+def test_a_mistyped_command_choice_or_option_gets_the_names_that_are_like_it(
     words: list[str], meant: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
         main(words)
     assert f"(did you mean {meant}" in capsys.readouterr().err
+
+
+def test_a_mistyped_option_of_a_job_gets_the_names_that_are_like_it(capsys: pytest.CaptureFixture[str]) -> None:
+    job = Parser(prog="job.py")
+    job.add_argument("--warehouse")
+    with pytest.raises(SystemExit):
+        job.parse_args(["--warehose", "x"])
+    assert "unrecognized arguments: --warehose x (did you mean --warehouse?)" in capsys.readouterr().err
