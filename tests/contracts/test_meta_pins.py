@@ -208,6 +208,13 @@ def test_an_explicit_deletion_is_refused_by_a_snapshot_and_says_which(database: 
     delete_topic(database, topic_id)
 
 
+def test_a_topic_that_several_snapshots_hold_names_all_of_them(database: Database, topic_id: UUID) -> None:
+    for number in range(7):
+        take(database, topic_id, 0, 10, name=f"night-{number}")
+    with pytest.raises(Pinned, match=r"snapshots night-0, .*night-4 and 2 more hold it; delete all of them with"):
+        delete_topic(database, topic_id)
+
+
 @pytest.mark.parametrize("remove", [lambda d, t: retire(d, t, 30, is_explicit=True), delete_topic])
 def test_an_explicit_deletion_passes_a_pin_and_its_objects_wait_for_it(
     database: Database, topic_id: UUID, remove: Callable[[Database, UUID], object]

@@ -36,6 +36,8 @@ MAX_RANGES = 200_000
 """Of all pins and snapshots together, so that a list of them stays one answer."""
 MAX_NAMED_TOPICS = 1_000
 """More than these are not named in a statement."""
+_NAMED_SNAPSHOTS = 5
+"""So many are named in a refusal."""
 PURGE_MARGIN_MS = 60_000
 """Purges ask without a lock, so a renewal may be on its way to its commit just then. None takes as long as this."""
 
@@ -282,16 +284,22 @@ def refuse_replacement(conn: Connection, topic_id: UUID, number: int, *, start_o
         what = f"offsets {row.start_offset} to {row.end_offset} of partition {number} of topic {topic_id}"
         raise Pinned(
             f"{what} cannot be replaced: snapshot {row.name} holds them as they are; `tiered snapshot delete "
-            f"{row.name}` frees them, if nobody needs it"
+            f"{row.name}` ends that, if nobody needs it"
         )
 
 
 def refuse_deletion(conn: Connection, topic_id: UUID, topic_name: str) -> None:
     """Returns when the topic may be deleted. Raises `Pinned` where a snapshot holds any of it."""
     found = list_live(conn, named=True, topic_id=topic_id)
+    if len(found) > 1:
+        names = ", ".join(str(snapshot.name) for snapshot in found[:_NAMED_SNAPSHOTS])
+        more = f" and {len(found) - _NAMED_SNAPSHOTS} more" if len(found) > _NAMED_SNAPSHOTS else ""
+        raise Pinned(
+            f"topic {topic_name} cannot be deleted: snapshots {names}{more} hold it; delete all of them with `tiered "
+            "snapshot delete NAME`, if nobody needs them"
+        )
     if found:
-        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
-        _refuse(f"topic {topic_name}", f"snapshot {found[0].name}{more}", found[0].name)
+        _refuse(f"topic {topic_name}", f"snapshot {found[0].name}", found[0].name)
 
 
 def holds_object_in(dialect: str) -> ColumnElement[bool]:
@@ -317,7 +325,7 @@ def forget_topics(conn: Connection, topic_ids: Collection[UUID]) -> None:
 
 
 def _refuse(what: str, label: str, name: str | None) -> Never:
-    how = "it goes when that ends" if name is None else f"`tiered snapshot delete {name}` frees it, if nobody needs it"
+    how = "it goes when that ends" if name is None else f"`tiered snapshot delete {name}` ends that, if nobody needs it"
     raise Pinned(f"{what} cannot be deleted: {label} holds it; {how}")
 
 
