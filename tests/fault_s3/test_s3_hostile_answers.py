@@ -250,7 +250,12 @@ def test_a_refusal_without_a_body_tells_of_a_clock_that_is_off_by_its_date(date:
     [
         ("400 Bad Request", "ExpiredToken", StoreTrouble.EXPIRED, "renew the credentials where they come from"),
         ("400 Bad Request", "TokenRefreshRequired", StoreTrouble.EXPIRED, "renew the credentials where they come from"),
-        ("403 Forbidden", "InvalidAccessKeyId", StoreTrouble.CREDENTIALS, "does not know these credentials"),
+        (
+            "403 Forbidden",
+            "InvalidAccessKeyId",
+            StoreTrouble.CREDENTIALS,
+            "a broker that runs reads them again by itself",
+        ),
         ("403 Forbidden", "SignatureDoesNotMatch", StoreTrouble.CREDENTIALS, "does not know these credentials"),
         ("403 Forbidden", "RequestTimeTooSkewed", StoreTrouble.SKEWED, "clock is wrong: let NTP set it"),
         ("403 Forbidden", "AccessDenied", StoreTrouble.DENIED, "the credentials and their permissions"),

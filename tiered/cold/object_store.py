@@ -209,6 +209,9 @@ def parse_store_url(url: str) -> LocalAddress | S3Address:
             return _parse_file(url, split.netloc, split.path, split.query)
         case "s3":
             return _parse_s3(split.netloc, split.path, split.query)
+        case "":
+            folder = Path(url).absolute().as_uri()
+            raise InvalidConfig(f"the store {url!r} is no URL; write {folder} for that folder, or s3://bucket/prefix")
         case _:
             raise InvalidConfig(f"unknown kind of store {split.scheme!r}; use file:///path or s3://bucket/prefix")
 

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from tiered.cold.object_store import parse_store_url
 from tiered.cold.opening import is_same_store, store_identity
+from tiered.errors import InvalidConfig
 
 
 @pytest.mark.parametrize(
@@ -71,3 +73,12 @@ def test_a_store_beside_the_data_folder_is_not_within(tmp_path: Path) -> None:
 def test_an_identity_can_stand_between_single_quotes() -> None:
     assert "'" not in store_identity("file:///o'brien/o'x", data_dir=Path("/o'brien"))
     assert "'" not in store_identity("file:///o'brien/x")
+
+
+def test_a_folder_in_place_of_a_url_is_answered_with_the_url_of_that_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for text in (f"{tmp_path}/data", "data"):
+        with pytest.raises(InvalidConfig, match=f"is no URL; write {(tmp_path / 'data').as_uri()} for that folder"):
+            parse_store_url(text)

@@ -82,9 +82,9 @@ _ADVICE = {
     StoreTrouble.AWAY: "try again later",
     StoreTrouble.SLOW: "it asks for fewer requests; try again later, and lower tiered.upload.concurrency if this lasts",
     StoreTrouble.EXPIRED: "the session has expired, or what renews it fails; renew the credentials where they come "
-    "from, and they are read again without a restart",
+    "from; a broker that runs reads them again by itself",
     StoreTrouble.CREDENTIALS: "it does not know these credentials, or there are none; correct them where they come "
-    "from, and they are read again without a restart",
+    "from; a broker that runs reads them again by itself",
     StoreTrouble.DENIED: "check the bucket's name, the credentials and their permissions",
     StoreTrouble.LOCKED: "a lock or a retention rule of the bucket keeps this object; wait for its end, or lift it",
     StoreTrouble.ARCHIVED: "a rule of the bucket or a person moved this object to an archive; restore it from there, "
