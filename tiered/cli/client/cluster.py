@@ -39,6 +39,8 @@ REACH_TIMEOUT_S = 10.0
 CREATE_TIMEOUT_MS = 15_000.0
 CREATE_RETRY_MS = 100.0
 
+IS_IT_RUNNING = "is the broker running? Start it with `tiered serve`, or name another with --bootstrap HOST:PORT or TIERED_BOOTSTRAP"
+
 Act = Callable[[Cluster], Awaitable[int | None]]
 """What a command does with the cluster; gives its exit code, None where it is done."""
 
@@ -97,10 +99,7 @@ async def _run(
                 raise CommandFailed(
                     f"cannot reach {bootstrap} with TLS, as --command-config says: {str(error) or 'no answer in time'}"
                 ) from error
-            raise CommandFailed(
-                f"cannot reach {bootstrap}: is the broker running? Start it with `tiered serve`, or name another with "
-                "--bootstrap HOST:PORT or TIERED_BOOTSTRAP"
-            ) from error
+            raise CommandFailed(f"cannot reach {bootstrap}: {IS_IT_RUNNING}") from error
         try:
             return await act(cluster)
         except (ConnectionLost, RequestTimedOut) as error:

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
-from tiered.cli.client.cluster import all_topics, chosen_partitions, existing_topic, run_with_cluster
+from tiered.cli.client.cluster import IS_IT_RUNNING, all_topics, chosen_partitions, existing_topic, run_with_cluster
 from tiered.cli.client.refusals import read_replica, topic_refusal
 from tiered.cli.failure import EXIT_OK, CommandFailed, UsageError
 from tiered.cli.output import complain
@@ -163,7 +163,8 @@ class RecordFetcher:
                 raise failure from error
             return await self._pause(failure)
         except (ConnectionLost, RequestTimedOut) as error:
-            return await self._pause(CommandFailed(str(error)))
+            seconds = RETRY_FOR_MS / 1000
+            return await self._pause(CommandFailed(f"no answer for {seconds:g} seconds: {IS_IT_RUNNING} ({error})"))
         for topic, result in results:
             if result.error_code != NONE and is_retriable(result.error_code):
                 where = in_words((topic, result.partition_index))
