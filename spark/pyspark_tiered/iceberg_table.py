@@ -8,6 +8,7 @@ it would put the same records behind those of another export.
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -66,6 +67,10 @@ def open_catalog(url: str, warehouse: str, *, name: str = "tiered") -> "Catalog"
 def file_properties(url: str) -> tuple[str, dict[str, str]]:
     """A store's URL as pyiceberg takes it: where, and how to reach it. Credentials come from AWS's usual chain."""
     parts = urlsplit(url)
+    if not parts.scheme:
+        raise InvalidConfig(
+            f"--warehouse {url} is no URL: write {Path(url).absolute().as_uri()} for that folder, or s3://bucket/prefix"
+        )
     if parts.scheme not in ("file", "s3"):
         raise InvalidConfig(f"--warehouse {url} is neither s3://bucket/prefix nor file:///folder")
     names = {"endpoint_url": "s3.endpoint", "region": "s3.region"}

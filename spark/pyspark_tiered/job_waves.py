@@ -63,7 +63,11 @@ def _ranges(source: LogSource, options: Options, begun: OffsetVector, hold: Batc
         ranges.append(fitted)
         lost += missing
     report_loss(lost, fail=options.fail_on_data_loss)
-    report_store_end(read_to_the_end(views, ends, options.ending), fail=options.fail_on_incomplete_store)
+    report_store_end(
+        read_to_the_end(views, ends, options.ending),
+        fail=options.fail_on_incomplete_store,
+        brokers_option="--bootstrap",
+    )
     return ranges
 
 

@@ -37,8 +37,12 @@ def read_to_the_end(
     ]
 
 
-def report_store_end(views: Iterable[PartitionView], *, fail: bool) -> None:
+def report_store_end(
+    views: Iterable[PartitionView], *, fail: bool, brokers_option: str = "kafka.bootstrap.servers"
+) -> None:
     """One warning for each topic that is read from the store alone, with how far the store reaches.
+
+    `brokers_option` is the option by which the caller's user names brokers.
 
     With `fail` raises `OffsetOutOfRange` where the store lacks records, or cannot tell.
     """
@@ -50,11 +54,11 @@ def report_store_end(views: Iterable[PartitionView], *, fail: bool) -> None:
     if fail and incomplete:
         sentences = " ".join(described(by_topic[topic]) for topic in incomplete)
         raise OffsetOutOfRange(
-            f"{sentences} Give kafka.bootstrap.servers to read the rest from the brokers, or set "
+            f"{sentences} Give {brokers_option} to read the rest from the brokers, or set "
             "failOnIncompleteStore=false to go without it"
         )
     for partitions in by_topic.values():
-        log.warning("%s Give kafka.bootstrap.servers to read the rest from the brokers.", described(partitions))
+        log.warning("%s Give %s to read the rest from the brokers.", described(partitions), brokers_option)
 
 
 def described(partitions: Sequence[PartitionView]) -> str:
@@ -70,7 +74,8 @@ def described(partitions: Sequence[PartitionView]) -> str:
         sentences.append(f"The store has nothing of {_names(empty)}.")
     if others:
         times = [view.latest_upload_ms or 0 for view in others]
-        until = _time(min(times)) if min(times) == max(times) else f"{_time(min(times))} to {_time(max(times))}"
+        first, last = _time(min(times)), _time(max(times))
+        until = first if first == last else f"{first} to {last}"
         sentences.append(f"The latest upload of {_names(others)} is from {until}.")
     if behind:
         count = sum(map(_missing_offsets, behind))

@@ -4,7 +4,7 @@ import argparse
 
 import pytest
 
-from pyspark_tiered import job_arguments
+from pyspark_tiered import iceberg_table, job_arguments
 from pyspark_tiered.job_waves import held_ranges, waves_of
 from pyspark_tiered.log_source import open_log_source
 from pyspark_tiered.options import parse_options
@@ -30,6 +30,19 @@ def test_every_offset_is_in_one_wave_and_waves_end_where_segments_do(bucket: Buc
                 assert each.end_offset % 50 == 0
                 reached[each.view.partition] = each.end_offset
     assert reached == {0: 300, 1: 100}
+
+
+def test_the_warning_of_a_job_names_the_option_of_a_job(bucket: Bucket, caplog: pytest.LogCaptureFixture) -> None:
+    bucket.add_segment("orders", 0, batches_of(records(0, 50)))
+    bucket.publish()
+    options = parse_options({"store": bucket.url, "subscribe": "orders"}, streaming=False)
+    with open_log_source(options) as source, held_ranges(source, options):
+        assert "Give --bootstrap to read the rest from the brokers." in caplog.text
+
+
+def test_a_warehouse_that_is_a_folder_is_answered_with_the_url_of_that_folder() -> None:
+    with pytest.raises(InvalidConfig, match="--warehouse /lake/tables is no URL: write file:///lake/tables for"):
+        iceberg_table.file_properties("/lake/tables")
 
 
 def arguments(*words: str) -> argparse.Namespace:

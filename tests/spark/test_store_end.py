@@ -1,6 +1,7 @@
 """What a read from the store alone says of the records that brokers have not uploaded yet."""
 
 import logging
+from dataclasses import replace
 from uuid import uuid4
 
 import pytest
@@ -57,6 +58,14 @@ def test_a_topic_that_is_not_in_the_store_at_all_is_no_silence(
     bucket.publish()
     plan(bucket)
     assert "The store has nothing of partition 0." in caplog.text
+
+
+def test_uploads_within_one_second_have_one_time(uploading: Bucket) -> None:
+    parsed = parse_options({"store": uploading.url, "subscribe": "orders"}, streaming=False)
+    with open_log_source(parsed) as source:
+        views = [view for view in source.views().values() if view.latest_upload_ms is not None]
+    later = replace(views[1], latest_upload_ms=(views[0].latest_upload_ms or 0) + 5)
+    assert "The latest upload of partitions 0-1 is from 2023-11-14T22:13:20Z." in described([views[0], later])
 
 
 def test_an_incomplete_store_is_an_error_where_the_user_wants_that(uploading: Bucket) -> None:
