@@ -5,6 +5,7 @@ Owns which requests answer them. Must never decode a record, and never leave its
 """
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
@@ -21,9 +22,17 @@ from tiered.ids import NO_TOPIC_ID
 from tiered.peer import READ_COMMITTED, READ_UNCOMMITTED, Cluster, FetchedRecords, broker_error, parse_bootstrap
 from tiered.peer.security import ClientSecurity, PeerSecurity
 
+log = logging.getLogger(__name__)
+
 T = TypeVar("T")
 
+SILENT_SECONDS = 5.0
+"""A planning driver that has waited for so long for brokers says what it waits for."""
+
 _UNKNOWN_TOPIC = 3
+_STILL_WAITING = (
+    "still waiting for an answer of the brokers at %s: check that they run, and option kafka.bootstrap.servers"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +111,7 @@ class Brokers:
         told = client or ClientOptions()
         self._isolation_level = READ_COMMITTED if read_committed else READ_UNCOMMITTED
         self._fetch_bytes = told.fetch_bytes
-        self._retries, self._pause_ms = retries, pause_ms
+        self._bootstrap_servers, self._retries, self._pause_ms = bootstrap_servers, retries, pause_ms
         self._thread = BrokerThread(
             bootstrap_servers, client_id=told.client_id, timeout_ms=told.timeout_ms, security=told.security
         )
@@ -160,12 +169,18 @@ class Brokers:
 
     def _patiently(self, ask: Callable[[], T]) -> T:
         """The result of `ask` in the end; a planning driver has more patience than one call of the client."""
-        for _ in range(self._retries):
-            try:
-                return ask()
-            except Retriable:
-                threading.Event().wait(self._pause_ms / 1000)
-        return ask()
+        warning = threading.Timer(SILENT_SECONDS, log.warning, (_STILL_WAITING, self._bootstrap_servers))
+        warning.daemon = True
+        warning.start()
+        try:
+            for _ in range(self._retries):
+                try:
+                    return ask()
+                except Retriable:
+                    threading.Event().wait(self._pause_ms / 1000)
+            return ask()
+        finally:
+            warning.cancel()
 
     def fetch(self, topic: str, partition: int, offset: int) -> "Future[FetchedRecords]":
         """Batches from the one that holds `offset` on, at most about `fetch_bytes`, once they have arrived."""

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from pyspark.sql import SparkSession
 
-from pyspark_tiered.session_python import use_this_python
+from pyspark_tiered import register
 
 T = TypeVar("T")
 
@@ -18,9 +18,9 @@ LOOK_SECONDS = 0.5
 
 
 def job_session(name: str) -> SparkSession:
-    """The session of the job of this name, from whichever Python it was started."""
+    """The session of the job of this name, from whichever Python it was started. Raises `InvalidConfig`."""
     spark = SparkSession.builder.appName(name).getOrCreate()
-    use_this_python(spark)
+    register(spark)
     return spark
 
 

@@ -5,6 +5,7 @@ which topics exist and where the log begins and ends. Runs on the driver. Must n
 one chunk that a lookup by timestamp needs.
 """
 
+import difflib
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
@@ -267,7 +268,9 @@ def select(selection: Selection, counts: Mapping[str, int], *, where: str) -> li
         case Subscribe(topics=topics):
             missing = [topic for topic in topics if topic not in counts]
             if missing:
-                raise UnknownTopicOrPartition(f"topic {missing[0]} is not in {where}; check option subscribe")
+                close = difflib.get_close_matches(missing[0], counts, n=1)
+                hint = f"did you mean {close[0]}?" if close else "check option subscribe"
+                raise UnknownTopicOrPartition(f"topic {missing[0]} is not in {where}; {hint}")
             chosen = {topic: range(counts[topic]) for topic in topics}
         case SubscribePattern(pattern=pattern):
             matching = [name for name in counts if pattern.fullmatch(name) and name not in _INTERNAL_TOPICS]

@@ -343,7 +343,10 @@ def test_an_unknown_option_is_an_error_that_names_it(spark: SparkSession, bucket
 def test_an_unknown_topic_is_an_error_that_names_it(spark: SparkSession, bucket: Bucket) -> None:
     bucket.add_segment("payments", 0, batches_of(records(0, 5)))
     bucket.publish()
-    assert "topic orders is not in the store" in failure(read(spark, bucket))
+    assert "topic orders is not in the store; check option subscribe" in failure(read(spark, bucket))
+    bucket.add_segment("orders2", 0, batches_of(records(0, 5)))
+    bucket.publish()
+    assert "topic orders is not in the store; did you mean orders2?" in failure(read(spark, bucket))
 
 
 def test_a_store_without_anything_of_ours_is_an_error_that_names_it(spark: SparkSession, tmp_path: Path) -> None:

@@ -1,6 +1,11 @@
 """A driver whose environment is not activated: Spark's workers have to be its Python, or an error says what to set."""
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -9,6 +14,8 @@ from jobs import verify
 from pyspark_tiered import register
 from tests.spark.bucket import Bucket, batches_of, records
 from tiered.errors import InvalidConfig
+
+ROOT = Path(__file__).resolve().parents[2]
 
 pytestmark = pytest.mark.spark
 
@@ -42,6 +49,21 @@ def test_jobs_run_with_the_drivers_python(
 ) -> None:
     assert verify.main([filled(bucket).url]) == 0
     assert capsys.readouterr().out.startswith("checked 1 of 1 segment in 1 partition")
+
+
+@pytest.mark.slow
+def test_a_job_runs_by_plain_python_where_the_environment_is_not_activated(bucket: Bucket, tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/python3").symlink_to("/bin/false")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK", "SPARK"))}
+    environment["PATH"] = f"{tmp_path}/bin:{environment['PATH']}"
+    environment["PYTHONPATH"] = f"{ROOT}:{ROOT}/spark"
+    words = ["--store", filled(bucket).url, "--topic", "orders", "--to-parquet", f"{tmp_path}/orders"]
+    job = subprocess.run(
+        [sys.executable, f"{ROOT}/spark/jobs/replay.py", *words], env=environment, capture_output=True, text=True
+    )
+    assert job.returncode == 0, job.stderr
+    assert json.loads(job.stdout)["records"] == 10, "stdout is the summary alone"
 
 
 @pytest.mark.parametrize("command", ["python3", "no-such-python"])

@@ -11,12 +11,13 @@ from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_tiered.brokers import Brokers
+from pyspark_tiered.client_options import ClientOptions
 from pyspark_tiered.options import Subscribe, parse_options
 from pyspark_tiered.plan import TailSplit
 from pyspark_tiered.tail_read import read_tail_split
 from tests.spark.bucket import Bucket, batches_of, records
 from tests.spark.stream_job import Job
-from tiered.errors import OffsetOutOfRange
+from tiered.errors import OffsetOutOfRange, Retriable
 from tiered.formats.record_batch import Record
 
 pytestmark = pytest.mark.spark
@@ -75,6 +76,14 @@ def topic_of(brokers: MockBrokers, bucket: Bucket, topic: str = "orders") -> Non
         topic_id = client.topics(Subscribe(topics=(topic,)))[topic].topic_id
     assert topic_id is not None
     bucket.topic_ids[topic] = topic_id
+
+
+def test_waiting_for_brokers_is_said(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr("pyspark_tiered.brokers.SILENT_SECONDS", 0.01)
+    client = ClientOptions(timeout_ms=500)
+    with Brokers("127.0.0.1:1", client=client) as away, pytest.raises(Retriable):
+        away.topics(Subscribe(topics=("orders",)))
+    assert "still waiting for an answer of the brokers at 127.0.0.1:1: check that they run" in caplog.text
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
