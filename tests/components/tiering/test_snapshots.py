@@ -178,7 +178,7 @@ def test_what_is_explained_is_what_the_next_round_does(c: LocalCluster, capsys: 
         assert lines[0].split() == ["PARTITION", "OFFSETS", "SEGMENTS", "SIZE", "NEWEST", "VERDICT", "WHY"]
         assert lines[1].split()[1] == "0..6"
         assert "delete   the log without it still reaches the retention size" in lines[1]
-        assert "keep     neither too old nor too much" in lines[2]
+        assert "keep     within the retention time and the retention size" in lines[2]
         assert any(line.startswith("The next round deletes 7 segments") for line in lines)
         assert run(slow, "explain-retention", name, "--json") == 0
         (said,) = json.loads(capsys.readouterr().out)["partitions"]

@@ -442,6 +442,8 @@ class GroupCoordinator:
 
 def _moved(moved: str, preposition: str, slots: Collection[int], holders: Mapping[int, int]) -> str:
     if not slots:
-        return f"none {moved}"
+        return f"none {moved} {preposition} another broker"
     brokers = sorted({holders[slot] for slot in slots if slot in holders})
-    return f"{len(slots)} {moved} {preposition} {', '.join(f'broker {broker}' for broker in brokers) or 'nobody'}"
+    if not brokers:
+        return f"{len(slots)} that no broker coordinated were {'taken' if moved == 'came' else 'given up'}"
+    return f"{len(slots)} {moved} {preposition} {', '.join(f'broker {broker}' for broker in brokers)}"

@@ -11,8 +11,8 @@ from tiered.broker.partitions.partition import Partition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CataloguedSegment:
-    """A range of offsets and where it is. `tier` is hot, cold or both, which may mean a part of it; timestamps are -1
-    where unknown."""
+    """A range of offsets and where it is. `tier` is hot, cold or both (in the store, all or a part of it on the disk
+    too); timestamps are -1 where unknown."""
 
     base_offset: int
     end_offset: int

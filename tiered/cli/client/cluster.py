@@ -39,7 +39,10 @@ REACH_TIMEOUT_S = 10.0
 CREATE_TIMEOUT_MS = 15_000.0
 CREATE_RETRY_MS = 100.0
 
-IS_IT_RUNNING = "is the broker running? Start it with `tiered serve`, or name another with --bootstrap HOST:PORT or TIERED_BOOTSTRAP"
+IS_IT_RUNNING = (
+    "is the broker running? Start it with `tiered serve`, or name another with --bootstrap HOST:PORT or "
+    "TIERED_BOOTSTRAP"
+)
 
 Act = Callable[[Cluster], Awaitable[int | None]]
 """What a command does with the cluster; gives its exit code, None where it is done."""

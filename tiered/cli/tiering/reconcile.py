@@ -35,10 +35,10 @@ def _progress(broker: dict[str, Any]) -> str:
     if not broker["enabled"]:
         return f"{name}: switched off by tiered.reconcile.interval.ms"
     ended_ms = broker["scrub_turn_ended_at_ms"]
-    read = f"every chunk was read by {in_utc(ended_ms)}" if ended_ms else "not every chunk has been read yet"
+    read = f"all contents were read by {in_utc(ended_ms)}" if ended_ms else "not all contents have been read yet"
     return (
-        f"{name}: all objects looked for {counted(broker['turns'], 'time')} since its start; "
-        f"{in_bytes(broker['scrubbed_bytes'])} of chunks read, {read}"
+        f"{name}: checked {counted(broker['turns'], 'time')} since its start that every object is there; "
+        f"read {in_bytes(broker['scrubbed_bytes'])} of their contents, {read}"
     )
 
 

@@ -59,7 +59,7 @@ class RetentionReason(StrEnum):
     EXPIRED = "its newest record is older than the retention time"
     OVERSIZE = "the log without it still reaches the retention size"
     SMALL = "it is small and in the store, and more than a day old"
-    WITHIN_RETENTION = "neither too old nor too much"
+    WITHIN_RETENTION = "within the retention time and the retention size"
     IN_THE_FUTURE = "its newest record claims a time to come: it is kept until that time plus the retention"
     ACTIVE = "it is being written"
     NOT_COMMITTED = "the object store does not hold it yet"

@@ -47,8 +47,11 @@ async def test_a_new_broker_gets_its_half_and_then_nothing_is_asked_of_sql(
                 await look_at_the_cluster(broker)
         assert sorted(row.broker_id for row in broker.image.slots.values()) == [1] * 4 + [OTHER] * 4
         broker.groups.slots_changed(broker.image.slots.values())
-        assert "transactional ids of 8 of 8 slots now: 8 came from nobody, none went" in caplog.text
-        assert "transactional ids of 4 of 8 slots now: none came, 4 went to broker 2" in caplog.text
+        assert (
+            "transactional ids of 8 of 8 slots now: 8 that no broker coordinated were taken, "
+            "none went to another broker" in caplog.text
+        )
+        assert "transactional ids of 4 of 8 slots now: none came from another broker, 4 went to broker 2" in caplog.text
         after = await changes(broker)
         balance.look()
         await asyncio.sleep(0.05)
