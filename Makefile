@@ -26,7 +26,7 @@ help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: $(BASE_STAMP) ## set up what is needed and start a broker; ARGS="--kafka 127.0.0.1:19092 …"
-	@exec $(VENV)/bin/tiered serve $(ARGS)
+	@$(if $(ARGS),,echo 'other ports and options: make run ARGS="--kafka 127.0.0.1:19092 --http 127.0.0.1:18080"';) exec $(VENV)/bin/tiered serve $(ARGS)
 
 install: $(FULL_STAMP) $(KERNEL) ## set up everything that tests, demo and benchmarks need
 	@:
