@@ -5,7 +5,7 @@
 
 Owns the order of the work: a wave of splits is written to files by tasks, then committed with its offsets, then the
 next one begins. Bad rows go to a second table, which is committed first and knows its own offsets, so that a job that
-dies between the two commits sets none of them aside twice.
+dies between the two commits, and is run again, writes none of them a second time.
 """
 
 import argparse
