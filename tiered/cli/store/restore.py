@@ -177,7 +177,7 @@ def _lines(plan: RestorePlan, *, target_holds: str | None) -> Iterator[str]:
         decided = f", but for {commits:,} that the former database had decided to commit" if commits else ""
         yield f"{counted(len(plan.unended), 'transaction')} without an end on the disks will be aborted{decided}"
     else:
-        yield "no transaction is open: all that come back are committed or aborted already"
+        yield "no transaction is open: all transactions that come back were committed or aborted"
     yield "transactional ids begin anew"
     if plan.topics:
         rows = [_row(topic, its) for topic in plan.topics for its in topic.partitions]
