@@ -2,17 +2,21 @@
 
 import http.client
 import json
+from base64 import b64encode
 from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
 from tests.clients.raw import RawConnection
 from tests.components.batches import batch
 from tests.components.guarded_broker import GuardedBroker, allow
 from tests.components.rights_table import ABSENT, KNOWN, ROWS
-from tests.support.http_logins import ask
-from tests.support.http_routes import BODIES, body_of, path_of
+from tests.support.http_logins import ask, late_request
+from tests.support.http_routes import BODIES, PASSWORD, body_of, path_of
 from tiered.rules.security.acl import Operation, ResourceType
 from tiered.rules.security.principal import ANONYMOUS
 from tiered.server.http.door.rights import ON_BEHALF_OF, OPEN, RIGHTS
@@ -60,6 +64,46 @@ def test_without_its_rights_a_request_is_403_says_which_and_tells_nothing_else(
     topic = guarded.broker.topics.find(KNOWN)
     assert (topic.partition_count, dict(topic.overrides)) == (1, {})
     assert guarded.broker.topics.find(ABSENT) is None
+
+
+def test_a_right_that_went_while_a_body_was_on_its_way_is_missing_when_the_body_is_there(
+    guarded: GuardedBroker,
+) -> None:
+    guarded.rules([allow("ALL", kind, "*") for kind in ("TOPIC", "GROUP", "CLUSTER", "TRANSACTIONAL_ID")])
+    cluster_id = guarded.broker.cluster_id
+    late: dict[str, tuple[http.client.HTTPConnection, bytes]] = {}
+    for route in sorted(route for route in RIGHTS if body_of(route) is not None):
+        method, template = route.split(" ", 1)
+        body = json.dumps(body_of(route)).encode()
+        connection = late_request(guarded, method, path_of(cluster_id, template, KNOWN), body)
+        late[route] = connection, body[-1:]
+    guarded.rules([])
+    statuses = {}
+    for route, (connection, last_byte) in late.items():
+        with closing(connection):
+            connection.send(last_byte)
+            statuses[route] = connection.getresponse().status
+    assert statuses == dict.fromkeys(late, 403)
+    assert guarded.broker.topics.find(ABSENT) is None
+
+
+def test_who_is_deleted_while_its_body_is_on_its_way_changes_nothing(tmp_path: Path) -> None:
+    settings = ("super.users=User:ANONYMOUS;User:root;User:ann", "tiered.http.authentication=basic")
+    with GuardedBroker(tmp_path / "data", *settings) as broker:
+        admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{broker.kafka_port}", "log_level": 0})
+        info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
+        for name in ("root", "ann"):
+            upsertion = UserScramCredentialUpsertion(name, info, PASSWORD.encode())
+            admin.alter_user_scram_credentials([upsertion])[name].result(10)
+        root, ann = (
+            {"Authorization": f"Basic {b64encode(f'{name}:{PASSWORD}'.encode()).decode()}"} for name in ("root", "ann")
+        )
+        body = json.dumps({"name": "mallory", "password": PASSWORD}).encode()
+        with closing(late_request(broker, "POST", "/api/v1/users", body, ann)) as connection:
+            assert ask(broker, "DELETE", "/api/v1/users/ann", headers=root)[0] == 204
+            connection.send(body[-1:])
+            assert connection.getresponse().status == 401
+        assert [user["name"] for user in ask(broker, "GET", "/api/v1/users", headers=root)[1]["users"]] == ["root"]
 
 
 @pytest.mark.parametrize("route", sorted(each for each in RIGHTS if RIGHTS[each] is not OPEN and each[:3] == "GET"))

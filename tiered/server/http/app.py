@@ -25,6 +25,7 @@ from tiered.server.http.door.connection import Gate, HttpConnection
 from tiered.server.http.door.keys import BROKER, SERVICE, Service
 from tiered.server.http.door.open_connections import OpenConnections
 from tiered.server.http.messages import openapi
+from tiered.server.http.messages.body import BODY_GUARD, BodyGuard
 from tiered.server.http.messages.failures import error_response, response_for
 from tiered.server.http.messages.parameters import LARGE_BODY_TURN
 from tiered.server.http.messages.route import Handler, Route
@@ -52,6 +53,7 @@ def application(broker: Broker) -> web.Application:
     """The routes of this version, with errors as JSON: `{"error_code": …, "message": …}`."""
     app = guarded(broker, ROUTES)
     app[BROKER] = broker
+    app[BODY_GUARD] = BodyGuard(rights.require_again)
     app[VIEWS] = ClusterViews()
     app[CHOSEN] = Chosen()
     app[CONNECTIONS] = Connections(broker.options.http_tls)

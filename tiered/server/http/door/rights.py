@@ -171,22 +171,35 @@ RIGHTS: dict[str, tuple[Need, ...]] = {
 @web.middleware
 async def authorized(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Refuses what the request's principal may not do. Raises NotAuthorized."""
-    resource = request.match_info.route.resource
-    if BROKER in request.app and resource is not None:
-        method = "GET" if request.method == "HEAD" else request.method
-        needs = RIGHTS.get(f"{method} {resource.canonical}")
-        rights = rights_of(request)
-        if needs == _SEES_CLUSTER and ON_BEHALF_OF not in request.headers and is_broker(request):
-            needs = OPEN
-        if needs is None and rights is not None and not rights.is_super_user:
-            raise ClusterNotAuthorized("not allowed: this is for super users alone (super.users)")
-        for need in needs or ():
-            if need.is_somewhere:
-                _require_somewhere(request, need)
-                continue
-            name = request.match_info[need.parameter] if need.parameter else CLUSTER_NAME
-            require(request, need.operation, need.kind, name)
+    if BROKER in request.app:
+        _require_needs(request)
     return await handler(request)
+
+
+def require_again(request: web.Request) -> None:
+    """As `authorized`, by the users and rules of now: for a request whose body came late, or that waited in a queue.
+    Raises AuthenticationFailed, NotAuthorized."""
+    _look_up_anew(request)
+    _require_needs(request)
+
+
+def _require_needs(request: web.Request) -> None:
+    resource = request.match_info.route.resource
+    if resource is None:
+        return
+    method = "GET" if request.method == "HEAD" else request.method
+    needs = RIGHTS.get(f"{method} {resource.canonical}")
+    rights = rights_of(request)
+    if needs == _SEES_CLUSTER and ON_BEHALF_OF not in request.headers and is_broker(request):
+        needs = OPEN
+    if needs is None and rights is not None and not rights.is_super_user:
+        raise ClusterNotAuthorized("not allowed: this is for super users alone (super.users)")
+    for need in needs or ():
+        if need.is_somewhere:
+            _require_somewhere(request, need)
+            continue
+        name = request.match_info[need.parameter] if need.parameter else CLUSTER_NAME
+        require(request, need.operation, need.kind, name)
 
 
 def rights_of(request: web.Request) -> Rights | None:
@@ -277,13 +290,18 @@ def _require_somewhere(request: web.Request, need: Need) -> None:
 def require_still(request: web.Request, operation: Operation, kind: ResourceType, name: str) -> None:
     """As `require`, by the users and rules of now: for a request that may last longer than its login and its rights.
     Raises AuthenticationFailed, NotAuthorized."""
+    _look_up_anew(request)
+    rights = rights_of(request)
+    if rights is not None and not rights.may(operation, kind, name):
+        raise refusal(rights, operation, kind, name)
+
+
+def _look_up_anew(request: web.Request) -> None:
+    """Whoever asks for the request's rights next gets those of now. Raises AuthenticationFailed."""
     login = request.get(LOGIN)
     if login is not None and request.app[BROKER].authentication.is_over(login):
         raise AuthenticationFailed("log in again: your token has ended, or your user was changed")
     request.pop(_RIGHTS, None)
-    rights = rights_of(request)
-    if rights is not None and not rights.may(operation, kind, name):
-        raise refusal(rights, operation, kind, name)
 
 
 def asked_for(request: web.Request) -> list[str]:

@@ -1,13 +1,15 @@
 """The body of a request, as it was before its sender folded it together (Content-Encoding).
 
 Owns the unfolding. aiohttp would unfold a body that nobody reads too, up to seconds of the event loop for one request:
-here it happens for who reads alone, a piece at a time, with everybody else's turn between two pieces. Must never hold
-more than a piece of what it unfolds.
+here it happens for who reads alone, a piece at a time, with everybody else's turn between two pieces. A client chooses
+how late its body comes, so login and rights are looked up once more when a whole body is there. Must never hold more
+than a piece of what it unfolds.
 """
 
 import asyncio
 import zlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 from aiohttp import web
@@ -19,6 +21,17 @@ PIECE_BYTES = 16 << 10
 _GZIP, _DEFLATE = "gzip", "deflate"
 _CODINGS = {"gzip": _GZIP, "x-gzip": _GZIP, "deflate": _DEFLATE}
 _MOST_SHOWN = 40
+
+
+@dataclass(frozen=True, slots=True)
+class BodyGuard:
+    """The check of a request's login and rights; `check` raises the refusal."""
+
+    check: Callable[[web.Request], None]
+
+
+BODY_GUARD: web.AppKey[BodyGuard] = web.AppKey("body_guard", BodyGuard)
+"""Absent in an application without rights."""
 
 
 class _Decompressor(Protocol):
@@ -34,7 +47,10 @@ class _Decompressor(Protocol):
 
 
 async def body_of(request: web.Request, max_bytes: int = MAX_BODY_BYTES) -> bytes:
-    """The whole body; 413 when it is larger. The route's deadline bounds how slowly it may come."""
+    """The whole body; 413 when it is larger. The route's deadline bounds how slowly it may come.
+
+    Raises AuthenticationFailed, NotAuthorized where the client may not do any more what it might when the head came.
+    """
     if (request.content_length or 0) > max_bytes:
         raise _too_large(max_bytes)
     body = bytearray()
@@ -43,7 +59,15 @@ async def body_of(request: web.Request, max_bytes: int = MAX_BODY_BYTES) -> byte
         body += some
         if len(body) > max_bytes:
             raise _too_large(max_bytes)
+    check_permission(request)
     return bytes(body)
+
+
+def check_permission(request: web.Request) -> None:
+    """Returns when the client may still do what it asks for. Raises AuthenticationFailed, NotAuthorized."""
+    guard = request.app.get(BODY_GUARD)
+    if guard is not None:
+        guard.check(request)
 
 
 def pieces_of(request: web.Request) -> AsyncIterator[bytes]:

@@ -16,7 +16,7 @@ from aiohttp import web
 
 from tiered.errors import InvalidRequest
 from tiered.rules.security.sasl.mechanism import MAX_USER_NAME
-from tiered.server.http.messages.body import MAX_BODY_BYTES, body_of
+from tiered.server.http.messages.body import MAX_BODY_BYTES, body_of, check_permission
 from tiered.server.http.messages.json_numbers import read_json
 from tiered.server.http.messages.schema import INT_MAX, LONG_MAX, Schema, check, without_nulls
 
@@ -176,7 +176,9 @@ async def json_of(
         return _read(body, schema, keep_nulls)
     # In a thread, as large bodies of Kafka's protocol: 3.5 MB in one step of the event loop are 60 ms for everybody.
     async with request.app[LARGE_BODY_TURN]:
-        return await asyncio.to_thread(_read, body, schema, keep_nulls)
+        value = await asyncio.to_thread(_read, body, schema, keep_nulls)
+    check_permission(request)  # Others' bodies may have taken their turn for a while.
+    return value
 
 
 def _read(body: bytes, schema: Schema, keep_nulls: bool) -> Any:
