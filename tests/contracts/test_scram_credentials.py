@@ -4,8 +4,8 @@ import pytest
 
 from tiered.meta import changes, cluster
 from tiered.meta.engine import Database
-from tiered.meta.security import NOBODY, alter_credentials
-from tiered.rules.security.sasl.failures import UserExists
+from tiered.meta.security import NOBODY, alter_credentials, delete_user
+from tiered.rules.security.sasl.failures import UserExists, UserNotFound
 from tiered.rules.security.sasl.mechanism import ScramMechanism
 from tiered.rules.security.sasl.scram import CredentialChange, ScramCredential
 
@@ -65,6 +65,26 @@ def test_a_new_user_takes_no_name_that_somebody_has(database: Database) -> None:
     assert held(database) == before
     database.run_sync(lambda conn: alter_credentials(conn, wanted, secret=b"x"))
     assert held(database)["alice", SHA_512] == OTHER
+
+
+def test_a_new_password_is_for_users_who_are_still_there(database: Database) -> None:
+    change(database, ("alice", SHA_256, ONE))
+    before = held(database)
+    wanted = [CredentialChange(user_name="bob", mechanism=SHA_512, credential=OTHER)]
+    with pytest.raises(UserNotFound, match="there is no user 'bob'"):
+        database.run_sync(lambda conn: alter_credentials(conn, wanted, secret=b"x", existing_users=["alice", "bob"]))
+    assert held(database) == before
+    wanted = [CredentialChange(user_name="alice", mechanism=SHA_512, credential=OTHER)]
+    database.run_sync(lambda conn: alter_credentials(conn, wanted, secret=b"x", existing_users=["alice"]))
+    assert held(database)["alice", SHA_512] == OTHER
+
+
+def test_a_user_is_deleted_with_all_its_passwords(database: Database) -> None:
+    change(database, ("alice", SHA_256, ONE), ("alice", SHA_512, OTHER), ("bob", SHA_256, ONE))
+    assert database.run_sync(lambda conn: delete_user(conn, "alice")) == [SHA_256, SHA_512]
+    assert held(database).keys() == {("bob", SHA_256), (NOBODY, SHA_512)}
+    with pytest.raises(UserNotFound, match="there is no user 'alice'"):
+        database.run_sync(lambda conn: delete_user(conn, "alice"))
 
 
 def test_no_repr_shows_what_is_kept(database: Database) -> None:

@@ -18,7 +18,7 @@ from tiered.meta.tables import ONLY_ROW, cluster
 from tiered.meta.upserts import insert_for
 from tiered.rules.security.acl import AclFilter
 from tiered.rules.security.quotas import QuotaChange, QuotaEntity
-from tiered.rules.security.sasl.failures import UserExists
+from tiered.rules.security.sasl.failures import UserExists, UserNotFound
 from tiered.rules.security.sasl.mechanism import ScramMechanism
 from tiered.rules.security.sasl.scram import CredentialChange, ScramCredential
 
@@ -179,19 +179,27 @@ def quota_key(entity: QuotaEntity, quota: str) -> dict[str, Any]:
 
 
 def alter_credentials(
-    conn: Connection, changes: Iterable[CredentialChange], *, secret: bytes, new_users: Iterable[str] = ()
+    conn: Connection,
+    changes: Iterable[CredentialChange],
+    *,
+    secret: bytes,
+    new_users: Iterable[str] = (),
+    existing_users: Iterable[str] = (),
 ) -> set[str]:
     """The users who lack a credential that was to be deleted: nothing of theirs is changed, everything else is.
 
-    `secret` counts when the cluster has none yet. Raises UserExists, and changes nothing, where one of `new_users` is
-    there already.
+    `secret` counts when the cluster has none yet. Raises UserExists where one of `new_users` is there already, and
+    UserNotFound where one of `existing_users` is not; nothing is changed then.
     """
-    note_change(conn)  # Its lock is held until the transaction ends: nobody adds a user in between.
+    note_change(conn)  # Its lock is held until the transaction ends: nobody adds or deletes a user in between.
     for user_name in new_users:
-        if conn.scalar(select(scram_credential.c.mechanism).where(scram_credential.c.user_name == user_name).limit(1)):
+        if _mechanisms_of(conn, user_name):
             raise UserExists(
                 f"user {user_name[:80]!r} exists already, and nothing was changed: give it a new password instead"
             )
+    for user_name in existing_users:
+        if not _mechanisms_of(conn, user_name):
+            raise UserNotFound(f"there is no user {user_name[:80]!r}, and nothing was changed: create it instead")
     nobody = {"salt": secret, "stored_key": b"", "server_key": b"", "iterations": 1}
     conn.execute(
         insert_for(conn, scram_credential)
@@ -210,6 +218,22 @@ def alter_credentials(
         else:
             missing.add(user_name)
     return missing
+
+
+def delete_user(conn: Connection, user_name: str) -> list[str]:
+    """The mechanisms of all passwords that the user had and that are deleted now. Raises UserNotFound."""
+    assert user_name != NOBODY, "the row of nobody is changed by nobody"
+    note_change(conn)
+    mechanisms = _mechanisms_of(conn, user_name)
+    if not mechanisms:
+        raise UserNotFound(f"there is no user {user_name[:80]!r}; GET /api/v1/users has those that there are")
+    conn.execute(delete(scram_credential).where(scram_credential.c.user_name == user_name))
+    return mechanisms
+
+
+def _mechanisms_of(conn: Connection, user_name: str) -> list[str]:
+    column = scram_credential.c.mechanism
+    return list(conn.scalars(select(column).where(scram_credential.c.user_name == user_name).order_by(column)))
 
 
 def _is_there(conn: Connection, change: CredentialChange) -> bool:

@@ -1,7 +1,10 @@
 """Access over HTTP: rules, users and quotas as they are, changes of them, and nothing of any password."""
 
+import asyncio
 import json
 import logging
+import threading
+import time
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -219,6 +222,47 @@ def test_of_two_who_create_the_same_user_at_once_one_is_told_that_it_exists(guar
     assert sorted(statuses) == [201, 409, 409, 409]
     assert is_password(guarded, "erin", passwords[statuses.index(201)])
     ask(guarded, "DELETE", f"{USERS}/erin")
+
+
+def test_the_database_decides_whether_a_user_is_there_and_not_what_this_broker_knows(guarded: GuardedBroker) -> None:
+    path = f"{USERS}/erin"
+    assert ask(guarded, "POST", USERS, {"name": "erin", "password": SECRET})[0] == 201
+    before = guarded.broker.state.security
+    ask(guarded, "PUT", f"{path}/password", {"password": SECRET, "mechanisms": ["SCRAM-SHA-256"]})
+    guarded.run(lambda: setattr(guarded.broker.state, "security", before))
+    assert ask(guarded, "DELETE", path)[0] == 204
+    lines = [line["mechanism"] for line in audited(guarded) if line["resource"] == "USER:erin"]
+    assert lines[-2:] == [1, 2], "SHA-256 too, of which this broker knew nothing"
+    for method, absent, body in (("DELETE", path, None), ("PUT", f"{path}/password", {"password": SECRET})):
+        guarded.run(lambda: setattr(guarded.broker.state, "security", before))
+        status, answer = ask(guarded, method, absent, body)
+        assert (status, "there is no user 'erin'" in answer["message"]) == (404, True)
+    ask(guarded, "POST", USERS, {"name": "frank", "password": SECRET})
+    ask(guarded, "DELETE", f"{USERS}/frank")
+    assert "erin" not in [user["name"] for user in told(guarded, "users")["users"]]
+
+
+@pytest.mark.usefixtures("no_rules")
+def test_a_right_that_went_while_a_password_waited_for_its_turn_is_missing_then(guarded: GuardedBroker) -> None:
+    alter = rule("ALTER", "CLUSTER", "kafka-cluster") | {"principal": "User:carol"}
+    ask(guarded, "POST", ACLS, {"acls": [alter]})
+    credentials, is_free = guarded.broker.credentials, threading.Event()
+    waiting: list[Any] = []
+    guarded.run(lambda: waiting.extend(asyncio.ensure_future(credentials.in_turn(is_free.wait)) for _ in range(2)))
+    try:
+        with ThreadPoolExecutor(1) as threads:
+            body = {"name": "mallory", "password": SECRET}
+            answer = threads.submit(lambda: ask(guarded, "POST", USERS, body, headers=AS_CAROL))
+            ended_s = time.monotonic() + 20.0
+            while credentials._pool.pending < len(waiting) + 1:
+                assert time.monotonic() < ended_s, "no password waits for its turn"
+                time.sleep(0.01)
+            ask(guarded, "POST", f"{ACLS}/remove", {"acls": [alter]})
+            is_free.set()
+            assert answer.result()[0] == 403
+    finally:
+        is_free.set()
+    assert "mallory" not in [user["name"] for user in told(guarded, "users")["users"]]
 
 
 def test_a_password_stands_in_no_answer_no_line_and_no_file(

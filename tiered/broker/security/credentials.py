@@ -120,19 +120,12 @@ class Credentials:
         """The result of `call`, which works on a proof for a while, in the same few threads. Raises Throttled."""
         return await self._pool.run(call)
 
-    async def set_password(
-        self,
-        user_name: str,
-        password: str,
-        mechanisms: Iterable[ScramMechanism],
-        *,
-        iterations: int,
-        is_new: bool = False,
-    ) -> None:
-        """The user logs in by this password from now on, with these mechanisms.
+    async def password_changes(
+        self, user_name: str, password: str, mechanisms: Iterable[ScramMechanism], *, iterations: int
+    ) -> list[CredentialChange]:
+        """The changes by which the user logs in by this password, with these mechanisms. They wait for their turn.
 
-        Raises UnacceptableCredential, UserExists where it must be a new user, Throttled when too many passwords are
-        waited for, MetadataUnavailable.
+        Raises UnacceptableCredential, Throttled when too many passwords are waited for.
         """
         scram.check_user_name(user_name)
         scram.check_new_password(password)
@@ -149,19 +142,39 @@ class Credentials:
                 for mechanism, salt in salts.items()
             ]
 
-        await self.alter(await self._pool.run(changes), new_users=(user_name,) if is_new else ())
+        return await self._pool.run(changes)
 
-    async def alter(self, changes: Iterable[CredentialChange], *, new_users: Collection[str] = ()) -> set[str]:
+    async def alter(
+        self,
+        changes: Iterable[CredentialChange],
+        *,
+        new_users: Collection[str] = (),
+        existing_users: Collection[str] = (),
+    ) -> set[str]:
         """The users who lack what was to be deleted; all other changes hold here when it returns.
 
-        Raises UserExists where one of `new_users` is there already, MetadataUnavailable.
+        Raises UserExists where one of `new_users` is there already, UserNotFound where one of `existing_users` is not,
+        MetadataUnavailable.
         """
         wanted, secret = tuple(changes), secret_bytes(SECRET_BYTES)
         return await self._changes.run(
             lambda: self._feed.commit(
-                lambda conn: security.alter_credentials(conn, wanted, secret=secret, new_users=new_users)
+                lambda conn: security.alter_credentials(
+                    conn, wanted, secret=secret, new_users=new_users, existing_users=existing_users
+                )
             )
         )
+
+    async def delete(self, user_name: str) -> list[ScramMechanism]:
+        """The mechanisms of all passwords that the user had. None is left, whatever this broker knew of the user.
+
+        Raises UnacceptableCredential for a name that no user can have, UserNotFound, MetadataUnavailable.
+        """
+        scram.check_user_name(user_name)
+        mechanisms = await self._changes.run(
+            lambda: self._feed.commit(lambda conn: security.delete_user(conn, user_name))
+        )
+        return list(map(ScramMechanism, mechanisms))
 
     def _take(self, rows: tuple[ScramCredentialRow, ...]) -> None:
         users: dict[str, dict[ScramMechanism, ScramCredential]] = {}

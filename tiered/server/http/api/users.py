@@ -28,6 +28,7 @@ from tiered.server.http.api.own_rights import MISSING_RIGHT, missing_right
 from tiered.server.http.door.audited import audit_as
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.messages import schema
+from tiered.server.http.messages.body import check_permission
 from tiered.server.http.messages.long_list import json_with_list
 from tiered.server.http.messages.parameters import USER, json_of
 from tiered.server.http.messages.route import Answer, answers_json, no_content, route, tagged
@@ -90,7 +91,10 @@ async def create(request: web.Request) -> web.Response:
     body = await json_of(request, _NEW_USER)
     name, mechanisms = body["name"], _mechanisms(body) or [ScramMechanism.SHA_512]
     audit_as(request, _entries(name, "set", mechanisms))
-    return web.json_response(await _with_password(request, name, body, mechanisms, is_new=True), status=201)
+    changes = await _password_changes(request, name, body, mechanisms)
+    credentials = request.app[BROKER].credentials
+    await credentials.alter(changes, new_users=[name])
+    return web.json_response(_USER.of((name, credentials.users().get(name, {}))), status=201)
 
 
 async def set_password(request: web.Request) -> web.Response:
@@ -105,28 +109,31 @@ async def set_password(request: web.Request) -> web.Response:
     existing = _existing(request, name)
     mechanisms = _mechanisms(body) or existing
     audit_as(request, _entries(name, "set", mechanisms))
-    return web.json_response(await _with_password(request, name, body, mechanisms))
+    changes = await _password_changes(request, name, body, mechanisms)
+    credentials = request.app[BROKER].credentials
+    await credentials.alter(changes, existing_users=[name])
+    return web.json_response(_USER.of((name, credentials.users().get(name, {}))))
 
 
 async def delete(request: web.Request) -> web.Response:
     """Delete a user. Its open connections end; rules and quotas that name it stay."""
     name = USER.of(request)
-    mechanisms = _existing(request, name)
+    audit_as(request, [AuditEntry(f"USER:{name}", None, {"credential": "deleted"})])
+    mechanisms = await request.app[BROKER].credentials.delete(name)
     audit_as(request, _entries(name, "deleted", mechanisms))
-    changes = [CredentialChange(user_name=name, mechanism=each, credential=None) for each in mechanisms]
-    if await request.app[BROKER].credentials.alter(changes):
-        raise _no_user(name)
     return web.Response(status=204)
 
 
-async def _with_password(
-    request: web.Request, name: str, body: dict[str, Any], mechanisms: Iterable[ScramMechanism], *, is_new: bool = False
-) -> dict[str, Any]:
-    """The user, who has the password of the body now."""
-    credentials = request.app[BROKER].credentials
+async def _password_changes(
+    request: web.Request, name: str, body: dict[str, Any], mechanisms: Iterable[ScramMechanism]
+) -> list[CredentialChange]:
+    """What gives the user the password of the body. Raises NotAuthorized, AuthenticationFailed where the client lost
+    its rights or its login while the password waited for its turn."""
     iterations = body.get("iterations", DEFAULT_ITERATIONS)
-    await credentials.set_password(name, body["password"], mechanisms, iterations=iterations, is_new=is_new)
-    return _USER.of((name, credentials.users().get(name, {})))
+    credentials = request.app[BROKER].credentials
+    changes = await credentials.password_changes(name, body["password"], mechanisms, iterations=iterations)
+    check_permission(request)
+    return changes
 
 
 def _mechanisms(body: dict[str, Any]) -> list[ScramMechanism]:
@@ -135,15 +142,12 @@ def _mechanisms(body: dict[str, Any]) -> list[ScramMechanism]:
 
 
 def _existing(request: web.Request, name: str) -> Sequence[ScramMechanism]:
-    """The mechanisms that the user has a password for. Raises UserNotFound."""
+    """The mechanisms that the user has a password for, as this broker knows; the transaction decides whether it is
+    there. Raises UserNotFound."""
     credentials = request.app[BROKER].credentials.users().get(name)
     if credentials is None:
-        raise _no_user(name)
+        raise UserNotFound(f"there is no user {name[:80]!r}; GET /api/v1/users has those that there are")
     return list(credentials)
-
-
-def _no_user(name: str) -> UserNotFound:
-    return UserNotFound(f"there is no user {name[:80]!r}; GET /api/v1/users has those that there are")
 
 
 def _require_private_way(request: web.Request) -> None:
