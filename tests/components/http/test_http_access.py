@@ -322,6 +322,9 @@ def test_quotas_are_set_and_removed_all_or_nothing(guarded: GuardedBroker) -> No
         status, answer = change(**wrong)
         assert (status, words in answer["message"]) == (400, True), answer
     assert ask(guarded, "PATCH", QUOTAS, {"entity": {}, "set": values})[0] == 400
+    status, answer = change(set={"ü" * 100_000: 1})
+    assert (status, "100000 characters" in answer["message"]) == (400, True)
+    assert len(json.dumps(audited(guarded)[-1])) < 1_000
     assert change(set={"consumer_byte_rate": 1}, reset=["producer_byte_rate"])[1]["values"] == {
         "consumer_byte_rate": 1, "request_percentage": 12.5,
     }  # fmt: skip

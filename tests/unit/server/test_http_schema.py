@@ -135,6 +135,17 @@ def test_what_may_be_absent_may_be_null_and_means_the_same() -> None:
             check(refused, schema)
 
 
+def test_names_that_clients_choose_have_a_greatest_length_and_are_text() -> None:
+    schema = record({"set": mapping(integer(), max_name_chars=3)})
+    check({"set": {"üüü": 1}}, schema)
+    validator = jsonschema.Draft202012Validator(schema)
+    for name, words in (("long", "a name in the body.set has 4 characters"), ("\ud800", "surrogate")):
+        with pytest.raises(InvalidRequest, match=words):
+            check({"set": {name: 1}}, schema)
+    assert validator.is_valid({"set": {"üüü": 1}}), "the document says so"
+    assert not validator.is_valid({"set": {"long": 1}})
+
+
 @pytest.mark.parametrize("item", [b"1", b"[]", b"{}", b'"a"', b"null"])
 def test_json_of_more_pieces_than_there_may_be_is_refused(item: bytes) -> None:
     with pytest.raises(InvalidRequest, match="pieces"):

@@ -30,6 +30,8 @@ SUM_UP_EVERY_MS = 60_000
 MAX_REFUSED_LINES = 1_000
 """Between two summaries."""
 MAX_NAME = 300
+MAX_DETAIL_CHARS = 16_384
+"""Of one detail, as JSON. A hundred names of usual length have room."""
 
 
 class AuditLog:
@@ -97,7 +99,7 @@ class AuditLog:
                 "action": action,
                 "resource": resource[:MAX_NAME],
                 "outcome": outcome,
-                **(details or {}),
+                **{name: _cut(detail) for name, detail in (details or {}).items()},
             }
         )
 
@@ -127,6 +129,12 @@ class AuditLog:
         time = now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
         # Escaped as ASCII: no name can end a line or look like another one.
         self._logger.info("%s", json.dumps({"time": time, "broker": self._context.broker_id, **fields}))
+
+
+def _cut(detail: object) -> object:
+    """The detail; where that is too long, the beginning of its JSON."""
+    shown = json.dumps(detail)
+    return detail if len(shown) <= MAX_DETAIL_CHARS else f"{shown[:MAX_DETAIL_CHARS]}…"
 
 
 class _PrivateFile(WatchedFileHandler):

@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.broker.context import Surroundings, surroundings
 from tiered.broker.security.access import Access
-from tiered.broker.security.audit import MAX_REFUSED_LINES, AuditLog
+from tiered.broker.security.audit import MAX_DETAIL_CHARS, MAX_REFUSED_LINES, AuditLog
 from tiered.errors import InvalidConfig
 
 NOTE: dict[str, Any] = {"principal": "User:x", "host": "h", "via": "kafka", "action": "A", "resource": "R"}
@@ -50,6 +50,20 @@ async def test_no_name_ends_a_line_and_nobody_else_may_read_it(tmp_path: Path) -
     (line,) = lines(path)
     assert line["outcome"] == "denied"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+async def test_a_detail_that_is_too_long_is_cut_and_the_others_are_whole(tmp_path: Path) -> None:
+    path = tmp_path / "audit.log"
+    quotas = {"ü" * 100: 1.0}
+    async with surroundings(tmp_path, tiered_audit_log=str(path)) as made, asyncio.TaskGroup() as tasks:
+        log = audit(made)
+        log.start(tasks)
+        log.note(**NOTE, outcome="failed", details={"names": {"ü" * 1_000_000: 1.0}, "quotas": quotas, "status": 400})
+        await log.stop()
+    (line,) = lines(path)
+    assert len(path.read_bytes()) < 3 * MAX_DETAIL_CHARS
+    assert line["names"].startswith('{"\\u00fc\\u00fc')
+    assert (line["quotas"], line["status"]) == (quotas, 400)
 
 
 async def test_a_file_that_cannot_be_written_is_said_at_the_start(tmp_path: Path) -> None:

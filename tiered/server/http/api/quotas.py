@@ -48,6 +48,7 @@ _CHANGE = schema.record(
                 {"type": "number", "minimum": 0, "maximum": MAX_VALUE},
                 f"By the name of the quota: {', '.join(QuotaKey)}.",
                 max_properties=MAX_NAMES,
+                max_name_chars=MAX_NAME_CHARS,
             )
         ),
         "reset": schema.nullable(

@@ -39,8 +39,14 @@ from tiered.server.kafka.api.create_topics import check_partitions
 
 TAG = "topics"
 MAX_CONFIGS = 100
+MAX_CONFIG_NAME_CHARS = 249
 _CONFIG_VALUE = schema.one_of(schema.text(maxLength=10_000), schema.number(), schema.boolean())
-_CONFIGS = schema.mapping(_CONFIG_VALUE, "Config names and values.", max_properties=MAX_CONFIGS)
+_CONFIGS = schema.mapping(
+    _CONFIG_VALUE,
+    "Config names and values.",
+    max_properties=MAX_CONFIGS,
+    max_name_chars=MAX_CONFIG_NAME_CHARS,
+)
 _NEW_TOPIC = schema.input_record(
     {
         "name": schema.text("1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-'.", minLength=1, maxLength=249),
@@ -54,7 +60,9 @@ _NEW_TOPIC = schema.input_record(
 _CONFIG_CHANGES = schema.input_record(
     {
         "set": _CONFIGS,
-        "reset": schema.array(schema.text(maxLength=249), "Configs that go back to default.", max_items=MAX_CONFIGS),
+        "reset": schema.array(
+            schema.text(maxLength=MAX_CONFIG_NAME_CHARS), "Configs that go back to default.", max_items=MAX_CONFIGS
+        ),
         "validate_only": schema.boolean("Check, and change nothing."),
     },
     optional=("set", "reset", "validate_only"),

@@ -55,10 +55,14 @@ def array(items: Schema, description: str = "", *, max_items: int | None = None)
     )
 
 
-def mapping(values: Schema, description: str = "", *, max_properties: int | None = None) -> Schema:
+def mapping(
+    values: Schema, description: str = "", *, max_properties: int | None = None, max_name_chars: int | None = None
+) -> Schema:
     """An object with names of the client's choice."""
-    limit = {} if max_properties is None else {"maxProperties": max_properties}
-    return _with({"type": "object", "additionalProperties": values, **limit}, description)
+    limits: dict[str, Any] = {} if max_properties is None else {"maxProperties": max_properties}
+    if max_name_chars is not None:
+        limits["propertyNames"] = {"maxLength": max_name_chars}
+    return _with({"type": "object", "additionalProperties": values, **limits}, description)
 
 
 def record(
@@ -173,7 +177,9 @@ def _check_object(value: dict[str, Any], schema: Schema, where: str) -> None:
     if len(value) > schema.get("maxProperties", len(value)):
         raise InvalidRequest(f"{where} has {len(value)} entries: send {schema['maxProperties']} at most")
     others = schema.get("additionalProperties", True)
+    names = schema.get("propertyNames", ANYTHING)
     for name, item in value.items():
+        _check_text(name, names, f"a name in {where}")
         if name in known:
             check(item, known[name], f"{where}.{name}")
         elif others is False:
