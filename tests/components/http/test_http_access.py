@@ -18,6 +18,7 @@ from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechani
 from tests.components.guarded_broker import GuardedBroker, allow
 from tests.support.http_logins import ask
 from tiered.cli import main
+from tiered.meta.security import AclRow
 from tiered.rules.security.sasl import scram
 from tiered.server.http.api.acls import MAX_RULES
 from tiered.server.http.door.browser_guard import CSRF_HEADER
@@ -110,6 +111,18 @@ def test_rules_are_added_and_exactly_those_that_are_named_are_removed(guarded: G
     absent = rule("WRITE", "TOPIC", "orders")
     assert ask(guarded, "POST", f"{ACLS}/remove", {"acls": [read, absent]})[1]["acls"] == [read]
     assert stored(guarded) == [group]
+
+
+@pytest.mark.usefixtures("no_rules")
+def test_a_rule_is_removed_by_the_words_that_added_it_and_one_of_an_old_form_by_its_own(guarded: GuardedBroker) -> None:
+    mapped = rule("READ", "TOPIC", "orders", host="::ffff:1.2.3.4")
+    plain = {**mapped, "host": "1.2.3.4"}
+    assert ask(guarded, "POST", ACLS, {"acls": [mapped]})[1]["acls"] == [plain]
+    assert ask(guarded, "POST", f"{ACLS}/remove", {"acls": [mapped]})[1]["acls"] == [plain]
+    assert stored(guarded) == []
+    guarded.rules([AclRow(**mapped), AclRow(**plain)])
+    answer = ask(guarded, "POST", f"{ACLS}/remove", {"acls": [mapped], "validate_only": True})[1]
+    assert answer["acls"] == [mapped], "an earlier version stored hosts as they were given"
 
 
 @pytest.mark.usefixtures("no_rules")

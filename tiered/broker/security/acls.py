@@ -6,6 +6,7 @@ the call returns. Must never decide what a rule allows: `access` does.
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from tiered.broker.context import BrokerContext
 from tiered.broker.security.access import Access, Rights
@@ -95,9 +96,14 @@ class Acls:
         return await self._changes.run(lambda: self._feed.commit(lambda conn: remove_acls(conn, filters)))
 
     def stored_as(self, words: Mapping[str, str]) -> AclRow:
-        """The rule of exactly these words, whether or not `check` would take it today."""
+        """The rule of exactly these words, whether or not `check` would take it today; where there is none, the rule
+        that `check` makes of them, whose host is written as connections show it."""
         self._require_authorizer()
-        return AclRow(**words)
+        exact = AclRow(**words)
+        checked_host = _host(exact.host)
+        if checked_host == exact.host or exact in self._context.state.security.acls:
+            return exact
+        return replace(exact, host=checked_host)
 
     async def remove(self, rules: Sequence[AclRow]) -> list[AclRow]:
         """Those of exactly these rules that were there and are deleted now. Raises MetadataUnavailable."""

@@ -119,7 +119,7 @@ async def remove(request: web.Request) -> web.StreamResponse:
     """Remove exactly these access control lists, and say which of them there were."""
     body = await json_of(request, _CHANGE)
     acls = request.app[BROKER].acls
-    rules = [acls.stored_as(words) for words in _named_rules(request, body)]
+    rules = [acls.stored_as(words) async for words in in_turns(_named_rules(request, body))]
     lost = await _own_rights_lost(request, removed=rules)
     if not body.get("validate_only", False):
         rules = await acls.remove(rules)
