@@ -18,7 +18,7 @@ from tiered.broker.host.process_facts import ProcessFacts, read_process_facts
 from tiered.broker.view.image import BrokerRow
 from tiered.ids import TopicPartition
 from tiered.runtime import in_turns
-from tiered.server.http.api.cluster import BROKER_FIELDS, broker_fields, own_answer
+from tiered.server.http.api.cluster import BROKER_FIELDS, OF_ITSELF, broker_fields, own_answer
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.messages import schema
 from tiered.server.http.messages.failures import NoSuchResource
@@ -103,6 +103,7 @@ _BROKER = schema.record(
     },
     is_open=True,
 )
+_OF_ITSELF = schema.record({**OF_ITSELF, "activity": schema.record({}, is_open=True)}, is_open=True)
 _ROLE = query_text("role", "Only partitions that it leads, or that it follows.", allowed=ROLES)
 _IN_SYNC = query_text("in_sync", "Only replicas that are in sync, or that are not.", allowed=("true", "false"))
 _AFTER_TOPIC = query_text("after_topic", "Begins behind this topic's `after_partition`.", max_length=249)
@@ -140,7 +141,8 @@ async def one(request: web.Request) -> web.Response:
     elif row.fenced or is_forwarded(request):
         reply = Reply(content=None, is_silent=False)
     else:
-        reply = await ask_twice(request, neighbour(row), f"/api/v1/brokers/{row.broker_id}")
+        reply = await ask_twice(request, neighbour(row), f"/api/v1/brokers/{row.broker_id}", _OF_ITSELF)
+    _, row = _named_in_path(request)  # It may have been unregistered meanwhile.
     return web.json_response(
         {
             **broker_fields(request, row.broker_id, reply.content, is_silent=reply.is_silent),

@@ -174,12 +174,21 @@ _CLUSTER = schema.record(
 )
 
 
+OF_ITSELF: Mapping[str, schema.Schema] = {
+    "version": schema.text(),
+    "health": schema.record({"serving": schema.boolean()}, is_open=True),
+    "totals": schema.record(dict.fromkeys(ADDED_UP, schema.integer()), is_open=True),
+}
+"""What is read of the answer of another broker. Another process may have taken its address."""
+_OF_ITSELF = schema.record(OF_ITSELF, is_open=True)
+
+
 async def cluster(request: web.Request) -> web.Response:
     """The brokers in service, the health of all of them, and how much they hold."""
     broker = request.app[BROKER]
     view = request.app[VIEWS].of(broker)
     own = own_answer(broker, view)
-    replies = await replies_of_others(request, "/api/v1/cluster")
+    replies = await replies_of_others(request, "/api/v1/cluster", _OF_ITSELF)
     answers = {broker_id: reply.content for broker_id, reply in replies.items() if reply.content is not None}
     answers[broker.broker_id] = own
     silent = {broker_id for broker_id, reply in replies.items() if reply.is_silent}

@@ -20,6 +20,7 @@ from tiered.server.http.door.keys import BROKER
 from tiered.server.http.messages.origin import is_forwarded
 from tiered.server.http.messages.parameters import BROKER_ID, Text
 from tiered.server.http.messages.route import Handler
+from tiered.server.http.messages.schema import Schema
 from tiered.server.http.neighbours.forward import Neighbour, Reply, ask_all, ask_twice, forward
 
 
@@ -96,12 +97,12 @@ async def answers_of_others(request: web.Request, path: str) -> tuple[dict[int, 
     return answers, sorted(each.broker_id for each in asked if each.broker_id not in answers)
 
 
-async def replies_of_others(request: web.Request, path: str) -> dict[int, Reply]:
+async def replies_of_others(request: web.Request, path: str, expected: Schema) -> dict[int, Reply]:
     """The reply of every other broker in service, by id: each is asked twice before it counts as silent."""
     if is_forwarded(request):
         return {}
     neighbours = other_brokers(request.app[BROKER])
-    replies = await asyncio.gather(*(ask_twice(request, to, path) for to in neighbours))
+    replies = await asyncio.gather(*(ask_twice(request, to, path, expected) for to in neighbours))
     return {to.broker_id: reply for to, reply in zip(neighbours, replies, strict=True)}
 
 

@@ -22,12 +22,13 @@ from yarl import URL
 from tiered.config.client_security import ClientSecurity
 from tiered.config.listeners import SecurityProtocol, is_loopback
 from tiered.config.tls import ListenerTls
-from tiered.errors import Retriable
+from tiered.errors import InvalidRequest, Retriable
 from tiered.peer.security import PeerSecurity
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.door.rights import on_behalf_of
 from tiered.server.http.messages.body import body_of
 from tiered.server.http.messages.origin import ORIGIN, SENDER, origin_of
+from tiered.server.http.messages.schema import ANYTHING, Schema, check
 
 log = logging.getLogger(__name__)
 
@@ -202,14 +203,14 @@ class Reply:
     is_silent: bool
 
 
-async def ask_twice(request: web.Request, to: Neighbour, path: str) -> Reply:
+async def ask_twice(request: web.Request, to: Neighbour, path: str, expected: Schema = ANYTHING) -> Reply:
     """The answer of another broker to GET `path`, and whether it answers at all.
 
-    One answer that is late or lost does not make a broker silent: it is asked a second time whether it lives. That
-    costs it nothing, so that a broker with too much to do is not given more.
+    One answer that is late, lost or not as `expected` does not make a broker silent: it is asked a second time whether
+    it lives. That costs it nothing, so that a broker with too much to do is not given more.
     """
     async with asyncio.TaskGroup() as tasks:
-        first = tasks.create_task(_content_or_none(request, to, path, TWO_QUESTIONS_S))
+        first = tasks.create_task(_content_or_none(request, to, path, TWO_QUESTIONS_S, expected))
         await asyncio.wait({first}, timeout=SECOND_QUESTION_AFTER_S)
         if first.done():
             if first.result() is not None:
@@ -221,12 +222,16 @@ async def ask_twice(request: web.Request, to: Neighbour, path: str) -> Reply:
     return Reply(content=content, is_silent=content is None and second.result() is None)
 
 
-async def _content_or_none(request: web.Request, to: Neighbour, path: str, patience_s: float) -> Any:
+async def _content_or_none(
+    request: web.Request, to: Neighbour, path: str, patience_s: float, expected: Schema = ANYTHING
+) -> Any:
     try:
-        return await ask(request, to, path, patience_s=patience_s)
-    except Unreachable as error:
+        content = await ask(request, to, path, patience_s=patience_s)
+        check(content, expected, f"the answer of broker {to.broker_id}")
+    except (Unreachable, InvalidRequest) as error:
         log.debug("an answer lacks what one broker knows: %s", error)
         return None
+    return content
 
 
 async def content_of(answer: aiohttp.ClientResponse, to: Neighbour, max_bytes: int) -> bytes:
