@@ -1,5 +1,7 @@
 """Access from the console: a user, its rights and its quota are made, count for a real client, and are taken away."""
 
+import json
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,8 +16,13 @@ from tests.browser.console import PHONE, Console
 from tests.components.guarded_broker import allow
 from tiered.meta import cluster, security
 from tiered.meta.engine import Database
+from tiered.rules.security.sasl import scram
+from tiered.rules.security.sasl.mechanism import ScramMechanism
+from tiered.rules.security.sasl.scram import CredentialChange
+from tiered.server.http.api.acls import MAX_RULES
 
 TOPIC, GROUP, HOSTILE = "orders", "billing", "\"'><img src=x>"
+OF_BROKERS = "of-brokers"
 WAIT_S = 20.0
 
 
@@ -24,7 +31,8 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[BrokerPr
     """A broker with an authorizer, and the address where it asks for passwords. Who opens the console may do everything
     by rules, and is no super user."""
     data = tmp_path_factory.mktemp("guarded") / "data"
-    give_rights(data)
+    prepare(data)
+    (data.parent / "password").write_text("swordfish")
     login = f"127.0.0.1:{free_port()}"
     settings = {
         **stage.SETTINGS,
@@ -32,6 +40,8 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[BrokerPr
         "super.users": "User:root",
         "sasl.enabled.mechanisms": "SCRAM-SHA-512",
         "connection.failed.authentication.delay.ms": 10,
+        "tiered.sasl.inter.broker.username": OF_BROKERS,
+        "tiered.sasl.inter.broker.password": f"file:{data.parent / 'password'}",
     }
     broker = BrokerProcess(data, "--listener", f"LOGIN=SASL_PLAINTEXT://{login}", settings=settings).start()
     try:
@@ -42,7 +52,8 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[BrokerPr
         broker.ensure_stopped()
 
 
-def give_rights(data: Path) -> None:
+def prepare(data: Path) -> None:
+    """The rights of who opens the console, and users whom it cannot create or has to warn of."""
     data.mkdir()
     database = Database.open(f"sqlite:///{data}/meta.db")
     try:
@@ -50,6 +61,12 @@ def give_rights(data: Path) -> None:
         rules = [allow("ALL", "TOPIC", "*"), allow("ALL", "GROUP", "*"), allow("ALL", "CLUSTER", "kafka-cluster")]
         database.run_sync(lambda conn: cluster.ensure(conn, cluster_id="0" * 22, now_ms=1))
         database.run_sync(lambda conn: security.create_acls(conn, rules, now_ms=1))
+        credential = scram.new_credential(ScramMechanism.SHA_512, "swordfish", b"salt", 4096)
+        changes = [
+            CredentialChange(user_name=name, mechanism=ScramMechanism.SHA_512, credential=credential)
+            for name in (OF_BROKERS, "ANONYMOUS", "..")
+        ]
+        database.run_sync(lambda conn: security.alter_credentials(conn, changes, secret=b"secret"))
     finally:
         database.close_sync()
 
@@ -165,6 +182,51 @@ def create_with_typed_password(page: Page, name: str) -> None:
     page.get_by_role("button", name="Create the user").click()
 
 
+def test_users_whose_change_would_end_replication_or_the_page_are_warned_of(
+    browser: Browser, guarded: tuple[BrokerProcess, str]
+) -> None:
+    with Console(browser, guarded[0]) as console:
+        page = console.go("access")
+        dialog = page.get_by_role("dialog")
+        for button, done in (("Set a password of", "Set the password"), ("Delete user", "Delete the user")):
+            page.get_by_role("button", name=f"{button} {OF_BROKERS}").click()
+            expect(dialog).to_contain_text("After this change replication ends")
+            expect(dialog.get_by_role("button", name=done)).to_be_disabled()
+            page.get_by_label("Type the name").fill(OF_BROKERS)
+            expect(dialog.get_by_role("button", name=done)).to_be_enabled()
+            dialog.get_by_role("button", name="Cancel").click()
+        page.get_by_role("button", name="Delete user ANONYMOUS").click()
+        expect(dialog).to_contain_text("Another administrator has to remove them")
+        expect(dialog.get_by_role("checkbox")).to_have_count(0)
+        dialog.get_by_role("button", name="Cancel").click()
+        row = page.get_by_role("row").filter(has=page.get_by_text("..", exact=True))
+        expect(row).to_contain_text("Only by tiered users")
+        expect(row.get_by_role("button")).to_have_count(0)
+        assert console.complaints == []
+
+
+def test_of_more_rules_than_go_at_once_the_chosen_one_goes(
+    browser: Browser, guarded: tuple[BrokerProcess, str]
+) -> None:
+    names = [f"many-{number:03}" for number in range(MAX_RULES + 1)]
+    for part in (names[:1], names[1:]):
+        rules = [
+            {"resource_type": "TOPIC", "resource_name": name, "principal": "User:many", "operation": "READ"}
+            for name in part
+        ]
+        request = urllib.request.Request(f"{guarded[0].http}/api/v1/acls", data=json.dumps({"acls": rules}).encode())
+        urllib.request.urlopen(request, timeout=30).close()
+    with Console(browser, guarded[0]) as console:
+        page = console.go("access")
+        page.get_by_label("Find in access control lists").fill(names[-1])
+        page.get_by_role("button", name=f"Remove: User:many may read topic {names[-1]}", exact=True).click()
+        page.get_by_label(f"{MAX_RULES} of the {MAX_RULES + 1} rules of User:many, this one among them").check()
+        page.get_by_role("button", name="Remove the rules").click()
+        console.said(f"{MAX_RULES} rules are removed")
+        expect(page.get_by_role("button", name=f"Remove: User:many may read topic {names[-1]}")).to_have_count(0)
+        assert console.complaints == []
+
+
 def test_who_would_shut_itself_out_is_warned_and_who_may_do_little_reads_why(
     browser: Browser, guarded: tuple[BrokerProcess, str]
 ) -> None:
@@ -184,3 +246,10 @@ def test_who_would_shut_itself_out_is_warned_and_who_may_do_little_reads_why(
         expect(page.locator("main").get_by_role("button")).to_have_count(0)
         expect(page.locator(".notice-bad")).to_have_count(0)
         assert console.complaints == []
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.method))
+        refusal = page.evaluate(
+            "async () => (await import('./console/js/api.js')).send('DELETE', 'api/v1/users/ann').catch(String)"
+        )
+        assert "lacks the right ALTER" in refusal
+        assert asked.count("DELETE") == 1, "a refusal for want of a right is no reason to ask again"

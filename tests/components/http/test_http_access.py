@@ -91,7 +91,8 @@ def test_users_and_quotas_are_told_and_no_secret(guarded: GuardedBroker) -> None
     for words in (["--user", "ann", "producer_byte_rate=1024"], ["--client-id-default", "request_percentage=50"]):
         assert main(["quotas", "set", *words, "-b", bootstrap]) == 0
     users = told(guarded, "users")
-    assert users["users"] == [{"name": "ann", "credentials": [{"mechanism": "SCRAM-SHA-512", "iterations": 5000}]}]
+    credentials = [{"mechanism": "SCRAM-SHA-512", "iterations": 5000}]
+    assert users["users"] == [{"name": "ann", "credentials": credentials, "is_of_brokers": False}]
     assert (users["missing_right"], users["password_refusal"]) == (None, None)
     quotas = told(guarded, "quotas")["quotas"]
     assert {"entity": {"user": "ann"}, "values": {"producer_byte_rate": 1024}} in quotas
@@ -209,7 +210,8 @@ def test_a_user_is_made_gets_another_password_and_is_deleted(guarded: GuardedBro
     both = ["SCRAM-SHA-256", "SCRAM-SHA-512"]
     new = {"name": name, "password": SECRET, "mechanisms": both, "iterations": 4096}
     credentials = [{"mechanism": mechanism, "iterations": 4096} for mechanism in both]
-    assert ask(guarded, "POST", USERS, new) == (201, {"name": name, "credentials": credentials})
+    shown = {"name": name, "credentials": credentials, "is_of_brokers": False}
+    assert ask(guarded, "POST", USERS, new) == (201, shown)
     assert is_password(guarded, name, SECRET) == set(both)
     status, answer = ask(guarded, "POST", USERS, {**new, "password": "other"})
     assert (status, "exists already" in answer["message"]) == (409, True)
@@ -298,7 +300,8 @@ def test_a_password_stands_in_no_answer_no_line_and_no_file(
         named = {"name": "dave", **body} if isinstance(body, dict) else body
         status, answer = ask(guarded, "POST", USERS, named)
         assert (status, SECRET in json.dumps(answer)) == (400, False), answer
-    assert ask(guarded, "POST", USERS, {"name": "x" * 256, "password": SECRET})[0] == 400
+    for name in ("x" * 256, ".", ".."):
+        assert ask(guarded, "POST", USERS, {"name": name, "password": SECRET})[0] == 400
     assert ask(guarded, "POST", USERS, {"name": "dave", "password": SECRET})[0] == 201
     assert ask(guarded, "PUT", f"{USERS}/dave/password", {"password": SECRET})[0] == 200
     ask(guarded, "DELETE", f"{USERS}/dave")

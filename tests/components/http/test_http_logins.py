@@ -104,6 +104,12 @@ def test_a_wrong_login_is_refused_and_nothing_of_it_is_shown(guarded: LocalClust
     assert b"hunter2" not in body
 
 
+def test_the_user_as_whom_brokers_log_in_is_marked(guarded: LocalCluster) -> None:
+    status, body, _ = get(f"{guarded.http_url}/api/v1/users", ALICE)
+    marked = {user["name"]: user["is_of_brokers"] for user in json.loads(body)["users"]}
+    assert (status, marked) == (200, {"alice": False, "brokers": True})
+
+
 def test_a_request_is_passed_on_under_the_name_of_the_broker(guarded: LocalCluster) -> None:
     answers = {
         get(f"{url}/api/v1/topics/numbers/records?partition={number}", ALICE)[0]

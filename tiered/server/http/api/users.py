@@ -5,14 +5,14 @@ threads that check passwords, and is kept nowhere: must never stand in an answer
 where it has crossed a network in the clear.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from aiohttp import web
 
 from tiered.config.addresses import client_address
 from tiered.config.listeners import is_loopback
-from tiered.errors import PolicyViolation
+from tiered.errors import InvalidRequest, PolicyViolation
 from tiered.rules.security.acl import Operation
 from tiered.rules.security.sasl.failures import UserNotFound
 from tiered.rules.security.sasl.mechanism import (
@@ -23,7 +23,7 @@ from tiered.rules.security.sasl.mechanism import (
     MIN_ITERATIONS,
     ScramMechanism,
 )
-from tiered.rules.security.sasl.scram import CredentialChange
+from tiered.rules.security.sasl.scram import CredentialChange, ScramCredential
 from tiered.server.http.api.own_rights import MISSING_RIGHT, missing_right
 from tiered.server.http.door.audited import audit_as
 from tiered.server.http.door.keys import BROKER
@@ -44,6 +44,10 @@ _USER = schema.Form(
             lambda user: [
                 {"mechanism": str(mechanism), "iterations": kept.iterations} for mechanism, kept in user[1].items()
             ],
+        ),
+        "is_of_brokers": schema.boolean(
+            "This broker logs in at the others as this user (tiered.sasl.inter.broker.username): deleted, or with "
+            "another password, it ends replication."
         ),
     }
 )
@@ -69,6 +73,7 @@ _PASSWORD = {
     ),
 }
 _OPTIONAL = ("mechanisms", "iterations")
+_PARTS_OF_NO_PATH = (".", "..")
 _NEW_USER = schema.kept_secret(
     schema.input_record({"name": schema.text(minLength=1, maxLength=MAX_USER_NAME), **_PASSWORD}, optional=_OPTIONAL)
 )
@@ -79,7 +84,8 @@ async def users(request: web.Request) -> web.StreamResponse:
     """Who has a password, and by which mechanism."""
     found = request.app[BROKER].credentials.users()
     fields = {"missing_right": missing_right(request, Operation.ALTER), "password_refusal": _password_refusal(request)}
-    return await json_with_list(request, fields, "users", map(_USER.of, sorted(found.items())))
+    shown = (_shown(request, name, credentials) for name, credentials in sorted(found.items()))
+    return await json_with_list(request, fields, "users", shown)
 
 
 async def create(request: web.Request) -> web.Response:
@@ -90,11 +96,15 @@ async def create(request: web.Request) -> web.Response:
     _require_private_way(request)
     body = await json_of(request, _NEW_USER)
     name, mechanisms = body["name"], _mechanisms(body) or [ScramMechanism.SHA_512]
+    if name in _PARTS_OF_NO_PATH:
+        raise InvalidRequest(
+            f"browsers take {name!r} out of a path, so nobody could change this user: name it otherwise"
+        )
     audit_as(request, _entries(name, "set", mechanisms))
     changes = await _password_changes(request, name, body, mechanisms)
     credentials = request.app[BROKER].credentials
     await credentials.alter(changes, new_users=[name])
-    return web.json_response(_USER.of((name, credentials.users().get(name, {}))), status=201)
+    return web.json_response(_shown(request, name, credentials.users().get(name, {})), status=201)
 
 
 async def set_password(request: web.Request) -> web.Response:
@@ -112,7 +122,7 @@ async def set_password(request: web.Request) -> web.Response:
     changes = await _password_changes(request, name, body, mechanisms)
     credentials = request.app[BROKER].credentials
     await credentials.alter(changes, existing_users=[name])
-    return web.json_response(_USER.of((name, credentials.users().get(name, {}))))
+    return web.json_response(_shown(request, name, credentials.users().get(name, {})))
 
 
 async def delete(request: web.Request) -> web.Response:
@@ -134,6 +144,11 @@ async def _password_changes(
     changes = await credentials.password_changes(name, body["password"], mechanisms, iterations=iterations)
     check_permission(request)
     return changes
+
+
+def _shown(request: web.Request, name: str, credentials: Mapping[ScramMechanism, ScramCredential]) -> dict[str, Any]:
+    own_name = request.app[BROKER].settings.authentication.tiered_sasl_inter_broker_username
+    return _USER.of((name, credentials), is_of_brokers=name == own_name)
 
 
 def _mechanisms(body: dict[str, Any]) -> list[ScramMechanism]:

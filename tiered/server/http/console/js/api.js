@@ -2,6 +2,7 @@
 // relative to the page.
 
 const TIMEOUT_MS = 15_000;
+const TOKEN_HEADER = "X-Tiered-CSRF";
 let token = null;
 let away = null;
 let answeredMs = -Infinity;
@@ -52,15 +53,20 @@ export async function send(method, path, body) {
     const answer = await ask(urlOf(path), {
       method,
       body: body === undefined ? undefined : JSON.stringify(body),
-      headers: { "X-Tiered-CSRF": token, "Content-Type": "application/json" },
+      headers: { [TOKEN_HEADER]: token, "Content-Type": "application/json" },
     });
-    if (answer.status === 403 && mayRepeat) {
+    if (mayRepeat && (await isAboutToken(answer))) {
       token = null;
       continue;
     }
     return answerOf(answer);
   }
   throw new ApiError(403, "The broker refused this change: reload the page, then try again.");
+}
+
+/** A refusal for want of a right says nothing of the token, and comes again however often it is asked for. */
+async function isAboutToken(answer) {
+  return answer.status === 403 && (await answer.clone().text()).includes(TOKEN_HEADER);
 }
 
 async function ask(url, { signal = null, ...options }) {

@@ -47,7 +47,7 @@ export function accessView({ query, changed }) {
     keyOf: (user) => user.name,
     words: (user) => user.name,
     columns: [
-      { id: "name", name: "User", sort: (user) => user.name, class: "breaks", cell: (user) => [named(user.name), you() === `User:${user.name}` && [" ", h("span", { class: "tag" }, "you")]] },
+      { id: "name", name: "User", sort: (user) => user.name, class: "breaks", cell: (user) => [named(user.name), you() === `User:${user.name}` && [" ", h("span", { class: "tag" }, "you")], user.is_of_brokers && [" ", h("span", { class: "tag" }, "the brokers")]] },
       { id: "mechanism", name: "Passwords", cell: (user) => user.credentials.map(({ mechanism, iterations }) => h("div", null, mechanism, h("span", { class: "soft wide" }, `, ${whole(iterations)} iterations`))) },
       { id: "change", name: "Change", head: h("span", { class: "unseen" }, "Change"), right: true, cell: userActions },
     ],
@@ -67,14 +67,15 @@ export function accessView({ query, changed }) {
     empty: () => nothing("Nobody has a quota. One is set with:", "tiered quotas set --user ann producer_byte_rate=1048576"),
   });
 
-  function userActions({ name }) {
+  function userActions({ name, is_of_brokers: isOfBrokers }) {
     const isYou = you() === `User:${name}`;
+    if (name === "." || name === "..") return h("span", { class: "soft" }, "Only by ", h("code", null, "tiered users")); // A browser takes such a name out of the path.
     return mayChange(users) && h("div", { class: "row-actions" },
-      mayGivePasswords() && action({ class: "plain", "aria-label": `Set a password of ${name}`, on: { click: () => setPassword(name, { isYou, changed: () => users.refresh() }) } }, "Set a password"),
+      mayGivePasswords() && action({ class: "plain", "aria-label": `Set a password of ${name}`, on: { click: () => setPassword(name, { isYou, isOfBrokers, changed: () => users.refresh() }) } }, "Set a password"),
       action({ class: "plain", "aria-label": `Delete user ${name}`, on: { click: () => deleteUser(name, {
         rules: acls.data?.acls.filter(({ principal }) => principal === `User:${name}`) ?? null,
         quotas: quotas.data?.quotas.filter(({ entity }) => entity.user === name).length ?? 0,
-        isYou, isSuperUser: Boolean(acls.data?.super_users.includes(`User:${name}`)), mayRemove: mayChangeRules(), changed: refreshAll,
+        isYou, isOfBrokers, isSuperUser: Boolean(acls.data?.super_users.includes(`User:${name}`)), mayRemove: mayChangeRules(), changed: refreshAll,
       }) } }, "Delete"));
   }
 

@@ -13,9 +13,15 @@ import { lostWords, wordsOf } from "./rule_words.js";
 /** As many as the broker removes at once. */
 export const MOST_RULES = 100;
 
+function ruleKey(rule) {
+  return JSON.stringify(wordsOf(rule));
+}
+
 /** Opens the dialog for `rule`, which is one of `rules`. `you` is the principal of this page. */
 export function removeRules(rule, { rules, you, changed }) {
-  const ofPrincipal = rules.filter(({ principal }) => principal === rule.principal).slice(0, MOST_RULES);
+  const others = rules.filter((other) => other.principal === rule.principal && ruleKey(other) !== ruleKey(rule));
+  const ofPrincipal = [rule, ...others].slice(0, MOST_RULES);
+  const isCut = others.length >= MOST_RULES;
   const form = { which: "one", lost: null, typed: "", problem: null, busy: false };
   const chosen = () => (form.which === "one" ? [rule] : ofPrincipal).map(wordsOf);
   const look = () => attempt(form, redrawDialog, async () => {
@@ -34,7 +40,7 @@ export function removeRules(rule, { rules, you, changed }) {
       announce(`${counted(acls.length, "rule")} ${acls.length === 1 ? "is" : "are"} removed.`);
       await changed();
     });
-    const choices = [["one", "this rule"], ["all", `all ${counted(ofPrincipal.length, "rule")} of ${rule.principal}`]];
+    const choices = [["one", "this rule"], ["all", isCut ? `${MOST_RULES} of the ${counted(others.length + 1, "rule")} of ${rule.principal}, this one among them` : `all ${counted(ofPrincipal.length, "rule")} of ${rule.principal}`]];
     const acls = chosen();
     const isWarned = form.lost !== null && form.lost.length > 0;
     return [

@@ -3,7 +3,7 @@
 
 import { part, send } from "../js/api.js";
 import { announce } from "../js/announce.js";
-import { attempt, buttons, submit } from "../js/change.js";
+import { attempt, buttons, isTyped, submit, typedName } from "../js/change.js";
 import { openDialog } from "../js/dialog.js";
 import { h } from "../js/dom.js";
 import { copy, field, notice, problem, radios } from "../js/parts.js";
@@ -14,6 +14,7 @@ const MECHANISMS = [["SCRAM-SHA-512", "SCRAM-SHA-512"], ["SCRAM-SHA-256", "SCRAM
 const LETTERS = "abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789";
 const MADE_CHARS = 24;
 const MAX_BYTES = 1024;
+export const BROKERS_OWN = "The brokers log in to each other as this user (tiered.sasl.inter.broker.username). After this change replication ends, until the user and the password in the settings of every broker are right again.";
 
 export function createUser({ changed }) {
   open("Create a user", { name: null, button: ["Create the user", "Creating …"], changed,
@@ -22,16 +23,16 @@ export function createUser({ changed }) {
     run: (name, body) => send("POST", "api/v1/users", { name, ...body }) });
 }
 
-/** `isYou`: this page is logged in as this user. */
-export function setPassword(name, { isYou, changed }) {
-  open("Set a password", { name, isYou, button: ["Set the password", "Setting …"], changed,
+/** `isYou`: this page is logged in as this user; `isOfBrokers`: the brokers log in to each other as this user. */
+export function setPassword(name, { isYou, isOfBrokers, changed }) {
+  open("Set a password", { name, isYou, isOfBrokers, button: ["Set the password", "Setting …"], changed,
     about: ["User ", h("strong", { class: "mono breaks" }, name), ": the former password no longer works, and open connections of the user end."],
     done: () => `User ${name} has a new password.`,
     run: (_, body) => send("PUT", `api/v1/users/${part(name)}/password`, body) });
 }
 
-function open(title, { name, about, button, done, run, changed, isYou = false }) {
-  const form = { name: name ?? "", source: "made", password: "", again: "", mechanism: MECHANISMS[0][0], shown: null, problem: null, busy: false };
+function open(title, { name, about, button, done, run, changed, isYou = false, isOfBrokers = false }) {
+  const form = { typed: "", name: name ?? "", source: "made", password: "", again: "", mechanism: MECHANISMS[0][0], shown: null, problem: null, busy: false };
   openDialog(title, (close, redraw) => {
     const set = (id) => (event) => { Object.assign(form, { [id]: event.target.value, problem: null }); redraw(); };
     const give = () => attempt(form, redraw, async () => {
@@ -52,6 +53,7 @@ function open(title, { name, about, button, done, run, changed, isYou = false })
     if (form.shown !== null) return madeOnce(form, done(form.name), close);
     return [
       h("p", { key: "about" }, about),
+      isOfBrokers && notice("bad", BROKERS_OWN),
       isYou && notice("warn", "You are this user: your browser asks for the new password with the next request."),
       name === null && field("user-name", "Name", h("input", { id: "user-name", value: form.name, maxlength: 255, spellcheck: "false", autocapitalize: "off", "data-first": true,
         "aria-describedby": "user-name-hint", on: { input: set("name") } }), { hint: "Rules name it User: and this name." }),
@@ -62,8 +64,9 @@ function open(title, { name, about, button, done, run, changed, isYou = false })
       ],
       name === null && radios("mechanism", MECHANISMS, form.mechanism, set("mechanism"), { legend: "It logs in by", choices: true }),
       name === null && h("p", { class: "soft", key: "plain" }, "A login by PLAIN, or over HTTP, works with either."),
+      isOfBrokers && typedName(form, name, "user", redraw),
       form.problem && problem(form.problem),
-      buttons(close, submit(form, button, give)),
+      buttons(close, submit(form, button, give, isOfBrokers ? { class: "danger", disabled: !isTyped(form, name) } : {})),
     ];
   });
 }
