@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Callable
@@ -195,6 +196,7 @@ def test_a_topics_life(tiered: Tiered) -> None:
     assert f"the oldest record that only disks have was written at {in_utc(since_ms)}" in table
     nobody = tiered.out("topics", "describe", "life", "--http", "http://127.0.0.1:1").decode().splitlines()
     assert [line for line in table if line not in nobody] == [line for line in table if "only disks have" in line]
+    assert any(line.startswith("what only disks have is not known: cannot reach http://127.0.0.1:1") for line in nobody)
     assert tiered.out("topics", "list", "--under-replicated").startswith(b"no under-replicated topic; every replica")
     assert tiered.out("topics", "delete", "life") == b"life deleted\n"
     assert "life" not in tiered.out("topics", "list", "--quiet").decode().split()
@@ -316,3 +318,11 @@ def test_segments_tell_where_records_are_and_cold_ones_read_the_same(
     assert (cost["topic"], cost["cold_bytes"] >= segments[0]["size_bytes"]) == ("cooling", True)
     assert commands.out("cost").decode().splitlines()[1].startswith("cooling ")
     assert commands.out("consume", "cooling") == lines
+
+
+def test_an_address_that_hangs_does_not_keep_a_command_from_the_others(tiered: Tiered) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as hung:  # It accepts, and nobody reads.
+        both = f"127.0.0.1:{hung.getsockname()[1]},{tiered.environ['TIERED_BOOTSTRAP']}"
+        started_s = time.monotonic()
+        tiered.out("topics", "list", "--bootstrap", both)
+        assert time.monotonic() - started_s < 8

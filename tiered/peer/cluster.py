@@ -44,6 +44,8 @@ READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 ACKS_ALL = -1
 
 FIRST_BACKOFF_MS, MAX_BACKOFF_MS = 50, 1_000
+FIRST_TRY_MS = 2_000
+"""For one of several addresses."""
 TRIES_OF_UNKNOWN_TOPICS = 5
 """A topic that was just made appears within moments; one that does not exist should be said so soon."""
 
@@ -354,20 +356,26 @@ class Cluster:
             if peer is not None and peer.is_open:
                 return peer
         failure: errors.TieredError | None = None
-        for host, port in addresses:
-            try:
-                peer = await Peer.connect(
-                    host,
-                    port,
-                    client_id=self._client_id,
-                    timeout_ms=self.timeout_ms,
-                    security=self.security,
-                )
-            except (errors.Retriable, CorruptAnswer) as error:
-                failure = error
-                continue
-            self._peers[host, port, long_poll] = peer
-            return peer
+        # Where there are several, one that hangs must not use up the time of the others. Then all have all of it.
+        first_ms = (min(FIRST_TRY_MS, self.timeout_ms),) if len(addresses) > 1 else ()
+        for timeout_ms in (*first_ms, self.timeout_ms):
+            has_hung = False
+            for host, port in addresses:
+                try:
+                    async with asyncio.timeout(timeout_ms / 1000.0):
+                        peer = await Peer.connect(
+                            host, port, client_id=self._client_id, timeout_ms=self.timeout_ms, security=self.security
+                        )
+                except (errors.Retriable, CorruptAnswer) as error:
+                    failure = error
+                    continue
+                except TimeoutError:
+                    failure, has_hung = errors.RequestTimedOut(f"{host}:{port} does not answer in time"), True
+                    continue
+                self._peers[host, port, long_poll] = peer
+                return peer
+            if not has_hung:
+                break
         assert failure is not None
         raise failure
 

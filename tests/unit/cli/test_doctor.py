@@ -9,6 +9,7 @@ import pytest
 
 from tests.unit.cold.verified_store import make_store
 from tiered.broker.host.data_folder import OWNER_FILE
+from tiered.cli.doctor.broker import verdict_on_health
 from tiered.cli.doctor.disk import mount_of, owner_of
 from tiered.cli.doctor.examination import hiding, secrets_of
 from tiered.cli.doctor.findings import Situation, Status
@@ -93,3 +94,24 @@ def test_an_owner_file_that_is_no_object_is_a_finding(tmp_path: Path, text: str)
     first, *_ = owner_of(tmp_path, 1)
     assert first.status is Status.FAIL
     assert f"{tmp_path / OWNER_FILE} cannot be read" in first.message
+
+
+@pytest.mark.parametrize(
+    ("health", "message"),
+    [
+        ({"store_trouble": "denied", "store_away": False}, "the object store is not as it should be: denied"),
+        ({"sql_away": True}, "the metadata store does not answer"),
+        ({"under_min_isr_partitions": 8}, "8 partitions have fewer replicas in sync than min.insync.replicas"),
+        ({"held_back_ms": 219_000}, "an open transaction has kept readers of committed records waiting for 219 s"),
+    ],
+)
+def test_what_serves_and_must_not_stay_so_is_a_warning(health: dict[str, object], message: str) -> None:
+    result = verdict_on_health("readiness", "broker 2", {"serving": True, **health})
+    assert result.status is Status.WARN
+    assert message in result.message
+    assert result.advice
+
+
+def test_a_broker_of_which_nothing_is_wrong_is_well() -> None:
+    health = {"serving": True, "held_back_ms": 59_000, "store_trouble": None, "under_min_isr_partitions": 0}
+    assert verdict_on_health("readiness", "broker 2", health).status is Status.OK

@@ -27,6 +27,8 @@ from tiered.tls import client_context
 from tiered.wire.error_codes import reason
 
 TIMEOUT_MS = 5_000
+HELD_BACK_MS = 60_000
+"""A transaction that keeps readers waiting for longer is worth a look."""
 MAX_BODY_BYTES = 1 << 20
 
 
@@ -168,7 +170,7 @@ def _readiness(http_url: str | None, registered: DescribedCluster, security: Pee
                 "See its log; brokers reach each other at the addresses of --http.",
             )
         else:
-            yield _health("readiness", f"broker {broker.broker_id}", health)
+            yield verdict_on_health("readiness", f"broker {broker.broker_id}", health)
 
 
 async def _round_trip(cluster: Cluster, clock: SystemClock) -> CheckResult:
@@ -232,10 +234,27 @@ def _http(host: str, port: int, tls: ListenerTls | None, security: PeerSecurity)
         connection.close()
     if not isinstance(health, dict) or "serving" not in health:
         return warn("http", f"{where} is not a Tiered broker's", advice, status=status)
-    return _health("http", where, health)
+    return verdict_on_health("http", where, health)
 
 
-def _health(check: str, where: str, health: Mapping[str, Any]) -> CheckResult:
+def _concern(health: Mapping[str, Any]) -> tuple[str, str] | None:
+    """What serves on and yet must not stay so, and what to do; None where nothing is."""
+    if trouble := health.get("store_trouble"):
+        advice = "See docs/uploads.md, What is wrong with the store; nothing is uploaded meanwhile."
+        return f"the object store is not as it should be: {trouble}", advice
+    if health.get("sql_away"):
+        return "the metadata store does not answer", "See the broker's log, and the database."
+    if count := health.get("under_min_isr_partitions"):
+        advice = "Bring back a broker that has a replica: `tiered topics list --under-replicated`."
+        return f"{count} partitions have fewer replicas in sync than min.insync.replicas: acks=all is refused", advice
+    if int(health.get("held_back_ms", 0)) > HELD_BACK_MS:
+        seconds = int(health["held_back_ms"]) // 1000
+        advice = "See `tiered transactions find-hanging`. What is held back is not uploaded either."
+        return f"an open transaction has kept readers of committed records waiting for {seconds} s", advice
+    return None
+
+
+def verdict_on_health(check: str, where: str, health: Mapping[str, Any]) -> CheckResult:
     """The verdict on what one broker says of itself, as `/readyz` has it."""
     if not health.get("serving"):
         return fail(check, f"{where} says that it does not serve", "Wait for its start, or see its log.")
@@ -255,6 +274,8 @@ def _health(check: str, where: str, health: Mapping[str, Any]) -> CheckResult:
         advice = "See `tiered reconcile`: it says what to do about each."
         message = f"{where}: disk, metadata store and object store disagree: {shown}"
         return warn(check, message, advice, findings=sum(findings.values()))
+    if (concern := _concern(health)) is not None:
+        return warn(check, f"{where}: {concern[0]}", concern[1])
     backlog_bytes = int(health.get("upload_backlog_bytes", 0))
     disk_only_s = int(health.get("disk_only_age_ms", 0)) // 1000
     lacks = f"lacks records of the last {disk_only_s} s" if disk_only_s else "has every record"

@@ -74,7 +74,8 @@ def run(arguments: argparse.Namespace) -> int:
             _print(plan, target, json=arguments.json, live=live)
     finally:
         store.close()
-    return EXIT_FAILED if plan.problems or target.holds is not None else EXIT_OK
+    is_refused = bool(live) and not arguments.take_from_live_brokers
+    return EXIT_FAILED if plan.problems or target.holds is not None or is_refused else EXIT_OK
 
 
 def _apply(

@@ -196,7 +196,7 @@ async def run_describe(arguments: argparse.Namespace, cluster: Cluster) -> None:
 async def _description(cluster: Cluster, topic: TopicMetadata, arguments: argparse.Namespace) -> dict[str, Any]:
     numbers = [each.partition for each in topic.partitions if each.leader_id >= 0]
     places = (EARLIEST, EARLIEST_LOCAL, LATEST_TIERED, LATEST)
-    (starts, local_starts, tiered, ends), since_ms = await asyncio.gather(
+    (starts, local_starts, tiered, ends), (since_ms, unknown) = await asyncio.gather(
         asyncio.gather(*(cluster.list_offsets(topic.name, dict.fromkeys(numbers, place)) for place in places)),
         asyncio.to_thread(_disk_only_since_ms, topic, arguments),
     )
@@ -221,19 +221,21 @@ async def _description(cluster: Cluster, topic: TopicMetadata, arguments: argpar
             for each in topic.partitions
         ],
         "configs": configs,
+        "disk_only_unknown": unknown,
         "warnings": [] if warning is None else [warning],
     }
 
 
-def _disk_only_since_ms(topic: TopicMetadata, arguments: argparse.Namespace) -> dict[Any, Any]:
-    """When each partition's oldest record was written that the store lacks, as far as the broker at --http says."""
+def _disk_only_since_ms(topic: TopicMetadata, arguments: argparse.Namespace) -> tuple[dict[Any, Any], str | None]:
+    """When each partition's oldest record was written that the store lacks, by the broker at --http; or why it is not
+    known."""
     try:
         answer = HttpApi.beside_kafka(arguments.http, arguments.command_config).topic(topic.name)
-    except (CommandFailed, UsageError):
-        return {}
+    except (CommandFailed, UsageError) as error:
+        return {}, str(error)
     if answer.get("topic_id") != str(topic.topic_id):
-        return {}  # It is another cluster's broker.
-    return {row.get("partition"): row.get("disk_only_since_ms") for row in answer["partitions"]}
+        return {}, f"the broker at {arguments.http} belongs to another cluster; --http URL names one of this"
+    return {row.get("partition"): row.get("disk_only_since_ms") for row in answer["partitions"]}, None
 
 
 async def _configs(cluster: Cluster, topic: str, *, everything: bool) -> list[dict[str, Any]]:
@@ -272,6 +274,8 @@ def _show(topic: dict[str, Any]) -> None:
     since_ms = [row["disk_only_since_ms"] for row in partitions if row["disk_only_since_ms"] is not None]
     if since_ms:
         say(f"\nthe oldest record that only disks have was written at {in_utc(min(since_ms))}")
+    elif topic["disk_only_unknown"] is not None:
+        say(f"\nwhat only disks have is not known: {topic['disk_only_unknown']}")
     if topic["configs"]:
         say()
         print_table("CONFIG VALUE SET-BY", [list(each.values()) for each in topic["configs"]])

@@ -18,7 +18,9 @@ export function diskOnly(partitions, configs) {
   const isLate = limitMs !== null && limitMs >= 0 && Date.now() - sinceMs > limitMs * LATE;
   const text = ["The oldest record that is only on disks (not yet in the object store) was written ", moment(sinceMs), rest(limitMs, isLate)];
   if (!isLate) return h("p", { class: "soft", key: "disk-only" }, text);
-  return h("div", { key: "disk-only" }, notice("warn", text, h("a", { href: "#/" }, "Health on the overview"), " says whether the object store is away."));
+  const held = partitions.some((partition) => partition.held_back_by);
+  const why = held ? "An open transaction is not uploaded before it ends: see Held back." : [h("a", { href: "#/" }, "Health on the overview"), " says whether the object store is away."];
+  return h("div", { key: "disk-only" }, notice("warn", text, why));
 }
 
 function limitOf(configs) {
@@ -30,5 +32,5 @@ function rest(limitMs, isLate) {
   if (isLate) return `. It should have been there within ${duration(limitMs)} (${LIMIT}). `;
   if (limitMs === null) return ".";
   if (limitMs < 0) return `. It is uploaded once its segment is full or old enough (segment.bytes, segment.ms); there is no other limit (${LIMIT} is -1).`;
-  return `; within ${duration(limitMs)} it is in the object store (${LIMIT}).`;
+  return `; within ${duration(limitMs)} it is in the object store (${LIMIT}), unless an open transaction keeps it back.`;
 }
