@@ -62,7 +62,7 @@ def test_all_partitions_are_searched_by_all_that_the_query_names(
 ) -> None:
     result = SearchResult(orders, "orders", **query)
     assert len(result.values) == result.end["matches"] == count
-    assert result.end["reason"] == "done"
+    assert result.end["reason"] == ("time" if "to_ms" in query else "done")
     assert all(place["next_offset"] == place["end_offset"] for place in result.end["partitions"])
 
 
@@ -95,6 +95,7 @@ def test_records_of_a_batch_that_cannot_be_shown_are_named_and_the_search_goes_o
     assert result.values == [b"one", b"two"]
     assert result.end["reason"] == "trouble"
     assert "offsets 1 to 1" in result.troubles[0].data["message"]
+    assert result.end["read_bytes"] > 1000, "what cannot be shown was read all the same"
 
 
 def test_both_tiers_are_searched_and_the_times_of_both_are_known(make_broker: Callable[..., BrokerProcess]) -> None:
@@ -131,8 +132,10 @@ def test_records_whose_producer_was_late_are_found_though_newer_ones_lie_before_
     for second in (0, 40, 10, 200, 5):
         produce(broker, "late", batch([b"%d" % second], first_ms=FIRST_MS + 1000 * second))
     result = SearchResult(broker, "late", from_ms=FIRST_MS, to_ms=FIRST_MS + 20_000)
-    assert result.values == [b"0", b"10"], "what is a minute newer ends it"
-    assert result.end["partitions"][0]["end_offset"] == 3
+    assert result.values == [b"0", b"10"], "what is a minute newer ends it, and is named as the reason"
+    assert (result.end["reason"], result.end["partitions"][0]["end_offset"]) == ("time", 3)
+    behind = SearchResult(broker, "late", from_ms=FIRST_MS, to_ms=FIRST_MS + 20_000, last_id=result.last_id)
+    assert (behind.values, behind.end["reason"]) == ([b"5"], "done")
 
 
 def test_each_record_of_a_large_batch_is_looked_at_once_however_slow_the_expression(broker: BrokerProcess) -> None:
@@ -234,7 +237,8 @@ def test_a_search_that_reaches_a_bound_says_so_and_goes_on(
 ) -> None:
     guarded.rules([allow("READ", "TOPIC", KNOWN)])
     monkeypatch.setattr(search, bound, value)
-    monkeypatch.setattr(record_search, "PIECE_MS", 0.0)
+    for name in ("PIECE_MS", "MAX_PIECE_MS"):
+        monkeypatch.setattr(record_search, name, 0.0)
     first = SearchResult(guarded, KNOWN, text="absent")
     assert first.end["reason"] == "bounds"
     looked = first.end["looked_records"]
@@ -255,6 +259,16 @@ def test_a_client_that_does_not_read_what_was_found_is_cut_off(make_broker: Call
         assert SearchResult(broker, "unread", text="absent").end["reason"] == "done", (
             "the second waits for the first's end"
         )
+
+
+def test_a_client_that_reads_nothing_at_the_very_end_is_cut_off_too(make_broker: Callable[..., BrokerProcess]) -> None:
+    broker = make_broker(settings={"tiered.tail.stall.timeout.ms": 500}).start()
+    create(broker, "unread")
+    produce(broker, "unread", batch([bytes(40_000)]))
+    for _ in range(4):
+        with Listener(broker, "unread", route="search", field_bytes=262144, receive_buffer_bytes=4096):
+            assert SearchResult(broker, "unread", text="absent").end["reason"] == "done"
+        produce(broker, "unread", batch([bytes(40_000)]))
 
 
 def test_a_broker_that_allows_no_searches_says_so(make_broker: Callable[..., BrokerProcess]) -> None:

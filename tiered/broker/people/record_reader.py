@@ -55,7 +55,7 @@ class Page:
     """Records from one offset on: (offset, what `render` made of it). `next_offset` is where the next page begins.
 
     `is_end` when nothing follows now; otherwise a limit ended the page, which may have no records then. `read_bytes`
-    came from a tier, and a thread decoded for `worked_ms`.
+    are those of the batches whose end was reached: one of several pages counts once. A thread decoded for `worked_ms`.
     """
 
     records: tuple[tuple[int, bytes], ...]
@@ -72,6 +72,9 @@ class Undecodable(CorruptBatch):
         super().__init__(message)
         self.base_offset = base_offset
         self.end_offset = end_offset
+        self.read_bytes = 0
+        self.worked_ms = 0.0
+        """What the page has cost until then, as in `Page`."""
 
 
 class RecordReader:
@@ -136,16 +139,16 @@ class RecordReader:
                 data = await self._range(partition, offset, committed_only)
                 if data is None:
                     return page(is_end=True)
-                read_bytes += data.records.length
-                worked_ms += await self._pool.run(
-                    self._timed, decoding.run, data.records, data.aborted if committed_only else ()
-                )
-            except Undecodable:
+                await self._pool.run(self._timed, decoding, data.records, data.aborted if committed_only else ())
+            except Undecodable as error:
+                error.read_bytes, error.worked_ms = read_bytes + decoding.read_bytes, worked_ms + decoding.worked_ms
                 if not found:
                     raise
+                read_bytes, worked_ms = error.read_bytes, error.worked_ms
                 return page(is_end=False)
             except (OSError, EOFError) as error:
                 raise LogDirFailed(f"{partition.name} cannot be read from the broker's disk: {error}") from error
+            read_bytes, worked_ms = read_bytes + decoding.read_bytes, worked_ms + decoding.worked_ms
             found += decoding.found
             left_bytes -= sum(len(rendered) for _, rendered in decoding.found)
             offset = decoding.offset
@@ -153,11 +156,12 @@ class RecordReader:
                 break
         return page(is_end=False)
 
-    def _timed(self, call: Callable[..., None], *arguments: object) -> float:
-        """How many milliseconds the call took."""
+    def _timed(self, decoding: "_Decoding", part: FileSlice, aborted: Sequence[AbortedRange]) -> None:
         started_ms = self._clock.monotonic_ms()
-        call(*arguments)
-        return self._clock.monotonic_ms() - started_ms
+        try:
+            decoding.run(part, aborted)
+        finally:
+            decoding.worked_ms = self._clock.monotonic_ms() - started_ms
 
     async def _range(self, partition: Readable, offset: int, committed_only: bool) -> ReadBatches | None:
         """Whole batches from the one that holds `offset`; None when nothing may be read there yet."""
@@ -198,6 +202,8 @@ class _Decoding:
         self.offset = offset
         self.found: list[tuple[int, bytes]] = []
         self.is_full = False
+        self.read_bytes = 0
+        self.worked_ms = 0.0
         self._max_records = max_records
         self._left_bytes = max_bytes
         self._keeps_first = keeps_first
@@ -218,6 +224,7 @@ class _Decoding:
                 if not header.is_control and not is_hidden:
                     self._take_batch(data, position, header)
             except CorruptBatch as error:
+                self.read_bytes += header.size_bytes
                 if self.found or self.offset > start_offset:
                     return
                 raise Undecodable(
@@ -226,9 +233,11 @@ class _Decoding:
                     base_offset=header.base_offset,
                     end_offset=header.end_offset,
                 ) from error
+            self.offset = self.offset if self.is_full else header.end_offset
+            if self.offset >= header.end_offset:
+                self.read_bytes += header.size_bytes
             if self.is_full:
                 return
-            self.offset = header.end_offset
             if self._is_late():
                 self.is_full = True
                 return
@@ -239,6 +248,9 @@ class _Decoding:
         packed = record_batch.records(data, position, max_decompressed_bytes=MAX_DECOMPRESSED_BYTES)
         for number, record in enumerate(packed, start=1):
             if record.offset < self.offset:
+                if number % LOOK_EVERY_RECORDS == 0 and self._is_over is not None and self._is_over():
+                    self.is_full = True
+                    return
                 continue
             if self._wanted is None or self._wanted(record):
                 rendered = self._render(StoredRecord(record=record, is_log_append_time=by_broker))

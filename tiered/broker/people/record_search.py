@@ -6,9 +6,10 @@ move a position over a record that it has not looked at without saying so.
 """
 
 import asyncio
+import math
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tiered.account import OwnersShares, OwnersTurns
 from tiered.broker.partitions.partition import Partition
@@ -20,12 +21,14 @@ from tiered.formats.record_batch import Record
 from tiered.runtime import Clock
 
 PIECE_MS = 50.0
+MAX_PIECE_MS = 1_000.0
 PIECE_BYTES = 256 << 10
 REST_SHARE = 1.0
 """How long a search rests after each piece, by how long a thread worked for it: half of one core at the most."""
 LATE_MS = 60_000
-"""Records of several producers lie in a log nearly in the order of their times: until one is so much newer than what is
-looked for, the search goes on."""
+"""Records of several producers lie in a log nearly in the order of their times: a search for those until a time ends at
+the first that is so much newer, and says so. Behind it there may be older ones, where a clock was wrong, or where
+somebody has filled in the past: who goes on looks there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +38,8 @@ class Place:
     start_offset: int
     next_offset: int
     end_offset: int
+    is_cut: bool = False
+    """`end_offset` is that of the first record that is much newer than what is looked for, and not the log's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,11 +154,13 @@ class RecordSearches:
         elif sought.from_ms is not None:
             first = await self._tiers.offset_for_timestamp(partition, sought.from_ms)
             start_offset = end_offset if first is None else first[0]
-        if sought.to_ms is not None:
+        is_cut = False
+        if sought.to_ms is not None and position is None:
             behind = await self._tiers.offset_for_timestamp(partition, sought.to_ms + LATE_MS)
+            is_cut = behind is not None and behind[0] < end_offset
             end_offset = end_offset if behind is None else min(behind[0], end_offset)
         end_offset = max(start_offset, end_offset)
-        return Place(start_offset=start_offset, next_offset=start_offset, end_offset=end_offset)
+        return Place(start_offset=start_offset, next_offset=start_offset, end_offset=end_offset, is_cut=is_cut)
 
     async def _piece(
         self, partition: Partition, number: int, place: Place, sought: Sought
@@ -164,14 +171,15 @@ class RecordSearches:
             page = await self._records.read(
                 partition,
                 place.next_offset,
-                limits=Limits(max_records=sought.max_records, max_bytes=PIECE_BYTES, max_ms=PIECE_MS),
+                limits=Limits(max_records=sought.max_records, max_bytes=PIECE_BYTES, max_ms=math.inf),
                 committed_only=sought.committed_only,
                 render=sought.render(number),
                 wanted=look.is_wanted,
                 is_over=look.is_over,
             )
         except Undecodable as error:
-            return _skipped(number, place, error.end_offset, str(error))
+            step, after = _skipped(number, place, error.end_offset, str(error))
+            return replace(step, read_bytes=error.read_bytes, worked_ms=error.worked_ms), after
         except OffsetOutOfRange:
             start_offset = partition.log_start_offset
             if place.next_offset < start_offset:
@@ -187,14 +195,15 @@ class RecordSearches:
 
 
 class _Look:
-    """One piece: counts the records, and ends it on the thread that decodes. The time counts from its first record: a
-    large batch must be decompressed anew for each piece of it."""
+    """One piece: counts the records, and ends it on the thread that decodes. The time counts from its first record, and
+    is as long as it took to come there: a large batch must be decompressed, and gone through, anew for each piece."""
 
     def __init__(self, sought: Sought, end_offset: int, clock: Clock) -> None:
         self.looked_records = 0
         self._sought = sought
         self._end_offset = end_offset
         self._clock = clock
+        self._began_ms = clock.monotonic_ms()
         self._end_ms: float | None = None
         self._is_over = False
 
@@ -203,7 +212,8 @@ class _Look:
             self._is_over = True
             return False
         if self._end_ms is None:
-            self._end_ms = self._clock.monotonic_ms() + PIECE_MS
+            now_ms = self._clock.monotonic_ms()
+            self._end_ms = now_ms + min(MAX_PIECE_MS, max(PIECE_MS, now_ms - self._began_ms))
         self.looked_records += 1
         sought = self._sought
         if sought.from_ms is not None and record.timestamp_ms < sought.from_ms:
@@ -225,11 +235,7 @@ def _is_unfinished(place: Place) -> bool:
 
 
 def _moved(place: Place, next_offset: int) -> Place:
-    return Place(
-        start_offset=place.start_offset,
-        next_offset=min(next_offset, place.end_offset),
-        end_offset=place.end_offset,
-    )
+    return replace(place, next_offset=min(next_offset, place.end_offset))
 
 
 def _skipped(number: int, place: Place, to_offset: int, message: str) -> tuple[Step, Place]:

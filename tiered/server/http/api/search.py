@@ -39,7 +39,7 @@ from tiered.server.http.api.search_sources import open_sources
 from tiered.server.http.api.tail import CONTENT_TYPE, FIELD_BYTES
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.door.quotas import require_none_owed
-from tiered.server.http.door.rights import require_still
+from tiered.server.http.door.rights import is_broker, require_still
 from tiered.server.http.messages import schema
 from tiered.server.http.messages.origin import is_forwarded
 from tiered.server.http.messages.parameters import query_number, query_text
@@ -52,6 +52,7 @@ MAX_RECORDS = 2_000_000
 MAX_BYTES = 512 << 20
 MAX_MS = 30_000.0
 PROGRESS_MS = 250.0
+MAX_REST_MS = 1_000.0
 MAX_TROUBLES = 100
 """Of those that the last event repeats."""
 
@@ -93,7 +94,8 @@ async def search(request: web.Request) -> web.StreamResponse:
     numbers = list(range(topic.partition_count)) if chosen is None else chosen
     check_count(topic, len(numbers))
     positions = last_positions(request, topic)
-    async with broker.searches.place(is_part=is_forwarded(request)):
+    is_part = is_forwarded(request) and (is_broker(request) or not broker.authentication.tells_brokers)
+    async with broker.searches.place(is_part=is_part):
         # To compile an expression takes milliseconds, and its principal may send as many as it likes.
         sought = await asyncio.to_thread(_sought, request)
         response = web.StreamResponse(headers={"Content-Type": CONTENT_TYPE, "X-Accel-Buffering": "no"})
@@ -113,6 +115,8 @@ async def search(request: web.Request) -> web.StreamResponse:
             except TimeoutError:
                 if request.transport is not None:
                     request.transport.abort()  # It has not read what was found.
+        # Here too, or who asks for one record again and again would never rest.
+        await asyncio.sleep(min(MAX_REST_MS, stream.worked_ms) / 1000.0)
     return response
 
 
@@ -126,6 +130,8 @@ class _Stream:
         self._request = request
         self._response = response
         self._topic = topic
+        self.worked_ms = 0.0
+        """Of the last step that was taken."""
         self._positions = dict(positions)
         self._places: dict[int, Place] = {}
         self._troubles: list[Trouble] = []
@@ -155,11 +161,13 @@ class _Stream:
         assert reason is not None
         fields = {"reason": reason[0], "message": reason[1], **self._progress()}
         await self._send(self._event("end", {**fields, "troubles": list(map(asdict, self._troubles))}))
-        await self._response.write_eof()
+        async with self._patience():
+            await self._response.write_eof()
 
     def _taken(self, step: Step, limit: int) -> list[bytes]:
         """The events of one step. Where more matches would come than are wanted, the place stays behind the last."""
         events: list[bytes] = []
+        self.worked_ms = step.worked_ms
         self._looked_records += step.looked_records
         self._read_bytes += step.read_bytes
         for partition, offset, rendered in step.records:
@@ -209,6 +217,8 @@ class _Stream:
             first = self._troubles[0]
             return "trouble", f"not all could be looked at, of partition {first.partition} for one: {first.message}"
         if all(place.next_offset >= place.end_offset for place in self._places.values()):
+            if any(place.is_cut for place in self._places.values()):
+                return "time", f"everything was looked at up to the first records of a later time; {_GO_ON} behind them"
             return "done", "everything was looked at"
         return "bounds", _BOUNDS
 
@@ -219,14 +229,24 @@ class _Stream:
             "read_bytes": self._read_bytes,
             "matches": self._matches,
             "partitions": [
-                {"partition": partition, **asdict(place)} for partition, place in sorted(self._places.items())
+                {
+                    "partition": partition,
+                    "start_offset": place.start_offset,
+                    "next_offset": place.next_offset,
+                    "end_offset": place.end_offset,
+                    "is_cut": place.is_cut,
+                }
+                for partition, place in sorted(self._places.items())
             ],
         }
 
     async def _send(self, data: bytes) -> None:
         """Raises TimeoutError when the client does not read."""
-        async with asyncio.timeout(self._broker.settings.http.tiered_tail_stall_timeout_ms / 1000.0):
+        async with self._patience():
             await self._response.write(data)
+
+    def _patience(self) -> asyncio.Timeout:
+        return asyncio.timeout(self._broker.settings.http.tiered_tail_stall_timeout_ms / 1000.0)
 
     def _event(self, name: str, data: Mapping[str, Any]) -> bytes:
         return b"event: %s\nid: %s\ndata: %s\n\n" % (name.encode(), self._id(), json.dumps(data).encode())

@@ -149,7 +149,10 @@ class _LeadersEvents:
 
     def _moved(self, fields: Mapping[str, Any]) -> Step:
         places = {
-            place["partition"]: Place(**{name: place[name] for name in ("start_offset", "next_offset", "end_offset")})
+            place["partition"]: Place(
+                **{name: place[name] for name in ("start_offset", "next_offset", "end_offset")},
+                is_cut=place.get("is_cut", False) is True,
+            )
             for place in fields["partitions"]
         }
         self.finished = {number for number, place in places.items() if place.next_offset >= place.end_offset}

@@ -11,6 +11,7 @@ import { plainTable } from "../js/table.js";
 const ENDS = {
   running: ["quiet", "Searching"], cancelled: ["quiet", "Cancelled"], failed: ["bad", "Broken off"],
   done: ["good", "Searched to the end"], limit: ["quiet", "Stopped at as many as one search gives"], bounds: ["quiet", "Stopped at what one search reads"],
+  time: ["good", "Searched up to the first records of a later time"],
   trouble: ["warn", "Not everything could be read"], refused: ["bad", "Refused"], topic_deleted: ["bad", "The topic was deleted"], shutting_down: ["warn", "The broker stops"],
 };
 
