@@ -18,6 +18,7 @@ from confluent_kafka.admin import (
     ResourceType,
     ScramCredentialInfo,
     ScramMechanism,
+    UserScramCredentialAlteration,
     UserScramCredentialUpsertion,
 )
 from playwright.sync_api import Browser, Page, expect, sync_playwright
@@ -142,7 +143,9 @@ def add_rules(broker: BrokerProcess) -> None:
     for added in admin.create_acls(rules).values():
         added.result(WAIT_S)
     password = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 8192)
-    users = [UserScramCredentialUpsertion(user, password, b"of the picture") for user in ("billing", "shop")]
+    users: list[UserScramCredentialAlteration] = [
+        UserScramCredentialUpsertion(user, password, b"of the picture") for user in ("billing", "shop")
+    ]
     for changed in admin.alter_user_scram_credentials(users).values():
         changed.result(WAIT_S)
 
