@@ -185,18 +185,22 @@ def test_v_segments_says_where_each_range_of_offsets_is(database: Database) -> N
                 now_ms=NOW_MS,
             )
         )
+    position = broker_reports.PartitionPosition(
+        topic_id=topic_id, partition=0, high_watermark=53, log_end_offset=53, disk_only_since_ms=NOW_MS
+    )
+    database.run_sync(partial(broker_reports.report_positions, positions=[position], now_ms=NOW_MS))
     rows = selected(
         database,
-        "SELECT base_offset, end_offset, tier, state, size_bytes, object_key FROM v_segments "
+        "SELECT base_offset, end_offset, tier, state, size_bytes, object_key, disk_only_since_ms FROM v_segments "
         "WHERE topic = 'orders' AND partition = 0 ORDER BY base_offset",
     )
     assert rows == [
-        (0, 10, "cold", "retired", plans[0].size_bytes, plans[0].object_key),
-        (10, 20, "cold", "committed", plans[1].size_bytes, plans[1].object_key),
-        (20, 30, "both", "committed", plans[2].size_bytes, plans[2].object_key),
-        (30, 40, "hot", "planned", plans[3].size_bytes, plans[3].object_key),
-        (40, 50, "hot", "closed", 77, None),
-        (50, 53, "hot", "open", 77, None),
+        (0, 10, "cold", "retired", plans[0].size_bytes, plans[0].object_key, None),
+        (10, 20, "cold", "committed", plans[1].size_bytes, plans[1].object_key, None),
+        (20, 30, "both", "committed", plans[2].size_bytes, plans[2].object_key, None),
+        (30, 40, "hot", "planned", plans[3].size_bytes, plans[3].object_key, NOW_MS),
+        (40, 50, "hot", "closed", 77, None, NOW_MS),
+        (50, 53, "hot", "open", 77, None, NOW_MS),
     ]
     database.run_sync(lambda conn: topics.delete_topic(conn, topic_id, now_ms=NOW_MS, purge_after_ms=NOW_MS))
     assert selected(database, "SELECT * FROM v_segments") == []

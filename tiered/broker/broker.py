@@ -657,6 +657,7 @@ class Broker:
         failed = [partition.name for partition in self.topics.partitions() if partition.log.failed]
         backlog_bytes, backlog_age_ms = self.upload_backlog()
         held_back_partitions, held_back_ms = self.held_back()
+        trouble = self.store.trouble or self.store_reach.trouble
         return {
             "serving": self.serving,
             "broker": self.broker_id,
@@ -670,8 +671,8 @@ class Broker:
             "held_back_ms": held_back_ms,
             "metadata_went_back": self.state.metadata_went_back is not None,
             "sql_away": self.database.times.is_failing,
-            "store_away": self.store.trouble is StoreTrouble.AWAY,
-            "store_trouble": None if self.store.trouble is None else self.store.trouble.value,
+            "store_away": trouble is StoreTrouble.AWAY,
+            "store_trouble": None if trouble is None else trouble.value,
             "undeletable_objects": self.counters.objects_refused,
             "store_belongs_to": self.store.other_cluster_id,
             "stale_checkpoints": self.checkpoints.stale_count,

@@ -103,6 +103,25 @@ WHERE t.deleted_at_ms IS NULL
 """,
 )
 
+# Of what only disks have: since when that is so of the partition's oldest record.
+_POSITION = "LEFT JOIN partition_position h ON h.topic_id = {0}.topic_id AND h.partition = {0}.partition"
+_SEGMENTS_WITH_AGE = replace(
+    _SEGMENTS_WITH_JOINED,
+    columns=(*_SEGMENTS_WITH_JOINED.columns, "disk_only_since_ms"),
+    query=_SEGMENTS_WITH_JOINED.query.replace(
+        "s.object_key\nFROM segment s",
+        f"""s.object_key,
+       CASE WHEN s.state = 'planned' THEN h.disk_only_since_ms END AS disk_only_since_ms
+FROM segment s
+{_POSITION.format("s")}""",
+    ).replace(
+        "NULL\nFROM local_segment l",
+        f"""NULL, h.disk_only_since_ms
+FROM local_segment l
+{_POSITION.format("l")}""",
+    ),
+)
+
 _LAG = View(
     name="v_lag",
     columns=(
@@ -309,7 +328,10 @@ WHERE (x.state = 'Ongoing' AND x.started_at_ms + x.timeout_ms + 60000 < {now_ms}
 _FIRST = (_SEGMENTS, _LAG, _OVERDUE_UPLOADS, _TOPIC_COST)
 _EIGHTH = (_SEGMENTS, _LAG_OF_POSITIONS, _OVERDUE_UPLOADS, _TOPIC_COST, _PARTITIONS, _PINS)
 _SIXTEENTH = (_SEGMENTS_WITH_JOINED, *_EIGHTH[1:], _TRANSACTIONS, _HANGING)
-_SEVENTEENTH = tuple(_PARTITIONS_WITH_AGE if view is _PARTITIONS else view for view in _SIXTEENTH)
+_SEVENTEENTH = tuple(
+    {_PARTITIONS: _PARTITIONS_WITH_AGE, _SEGMENTS_WITH_JOINED: _SEGMENTS_WITH_AGE}.get(view, view)
+    for view in _SIXTEENTH
+)
 
 REVISIONS: Mapping[str, tuple[View, ...]] = MappingProxyType(
     {
@@ -333,7 +355,7 @@ REVISIONS: Mapping[str, tuple[View, ...]] = MappingProxyType(
     }
 )
 """The views as each revision leaves them. 0003 and 0004 add one each, 0008 changes `v_lag`, 0009 adds two,
-0016 changes `v_segments`, 0017 `v_partitions`."""
+0016 changes `v_segments`, 0017 that and `v_partitions`."""
 
 _WORDS = {
     # Without `->>`, which SQLite has only since 3.38.

@@ -50,6 +50,12 @@ class StoreReach:
         """Since when this broker's word is that it does not reach the store, and another one's that it does."""
         self._look_due_ms = 0.0
         self._is_looking = False
+        self._seen_timeouts = 0
+
+    @property
+    def trouble(self) -> StoreTrouble | None:
+        """Why the last look failed; None where the store answered it, or there was no reason to look."""
+        return self._trouble
 
     def is_others_turn(self) -> bool:
         """Whether others should lead what this broker leads: they reach the store, and it alone does not."""
@@ -64,7 +70,10 @@ class StoreReach:
         """Looks where there is a reason to, and reports what has changed. Raises MetadataUnavailable."""
         others = list(self._others_words())
         others_report = any(word is not None for word in others)
-        has_reason = others_report or self._context.store.trouble in OF_ALL_REQUESTS
+        # An operation fails only after six requests without an answer, which takes minutes.
+        hangs = self._context.store.timeouts > self._seen_timeouts
+        self._seen_timeouts = self._context.store.timeouts
+        has_reason = others_report or hangs or self._context.store.trouble in OF_ALL_REQUESTS
         if not has_reason and self._trouble is None and self._own_word() is None:
             self._alone_since_ms = None
             return

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from unittest.mock import patch
 from uuid import UUID
 
@@ -42,6 +43,8 @@ class AwayStore(LocalStore):
     """The local store, which a test sends away."""
 
     is_away = False
+    state = SimpleNamespace(timeouts=0)
+    """As a store over the network has it."""
 
     def __init__(self, url: str) -> None:
         super().__init__(parse_store_url(url).directory)  # type: ignore[union-attr]
@@ -82,6 +85,10 @@ class Replicas:
     def reported(self) -> str | None:
         """This broker's own word."""
         return self.image.brokers[1].store_trouble
+
+    def met(self) -> str | None:
+        """What the last look at the store met."""
+        return None if self.reach.trouble is None else self.reach.trouble.value
 
     @property
     def leaders(self) -> list[int]:
@@ -251,6 +258,21 @@ async def test_a_broker_looks_and_reports_at_once_where_another_one_reports(tmp_
         await has.report(2, StoreTrouble.DENIED)
         await has.after(0)
         assert has.reported() == "away"
+
+
+async def test_one_request_without_an_answer_is_reason_enough_to_look(tmp_path: Path) -> None:
+    async with replicas(tmp_path) as has:
+        has.store.is_away = True
+        await has.after(60_000)
+        assert has.met() is None, "nothing was wanted of the store"
+        has.store.state = SimpleNamespace(timeouts=1)
+        await has.after(0)
+        assert has.met() == "away"
+        await has.after(10_000)
+        assert has.reported() == "away"
+        has.store.is_away = False
+        await has.after(10_000)
+        assert (has.met(), has.reported()) == (None, None)
 
 
 async def test_a_word_in_sql_that_does_not_hold_is_taken_back(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ function table(caption, brokers) {
     { name: "Rack", wide: true, cell: (broker) => broker.rack || h("span", { class: "soft" }, "none") },
     { name: "Kafka", wide: true, cell: (broker) => h("span", { class: "mono" }, `${broker.host}:${broker.port}`) },
     { name: "Leads", right: true, cell: (broker) => whole(broker.leader_count) },
-    { name: "On disk", right: true, wide: true, cell: (broker) => ofItsOwn(broker, (totals) => size(totals.local_bytes)) },
+    { name: "On its disk", right: true, wide: true, cell: (broker) => ofItsOwn(broker, (totals) => size(totals.local_bytes)) },
     { name: "Up", right: true, wide: true, cell: (broker) => ofItsOwn(broker, (totals) => duration(totals.uptime_ms)) },
     { name: "Heartbeat", right: true, wide: true, cell: (broker) => (broker.heartbeatAtMs === null ? h("span", { class: "soft" }, "—") : heartbeat(broker)) },
     { name: "Version", right: true, wide: true, cell: (broker) => broker.version ?? broker.last?.version ?? h("span", { class: "soft" }, "unknown") },
