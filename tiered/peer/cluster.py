@@ -45,7 +45,7 @@ ACKS_ALL = -1
 
 FIRST_BACKOFF_MS, MAX_BACKOFF_MS = 50, 1_000
 FIRST_TRY_MS = 2_000
-"""For one of several addresses."""
+"""The first patience with one of several addresses."""
 TRIES_OF_UNKNOWN_TOPICS = 5
 """A topic that was just made appears within moments; one that does not exist should be said so soon."""
 

@@ -53,7 +53,7 @@ def stored(guarded: GuardedBroker) -> list[dict[str, str]]:
 
 @pytest.fixture
 def no_rules(guarded: GuardedBroker) -> None:
-    """Of the database: those that tests set without it are gone with its next change."""
+    """The database has these rules: those that tests set without it are gone with its next change."""
     ask(guarded, "POST", ACLS, {"acls": [rule("READ", "TOPIC", "first")]})
     ask(guarded, "POST", f"{ACLS}/remove", {"acls": stored(guarded)})
     assert stored(guarded) == []

@@ -12,7 +12,7 @@ from tiered.errors import Corrupt, OutOfRange, Retriable
 MAX_BYTES = 1 << 20
 MAX_READ_MS = 1_000.0
 DAMAGED_BATCHES = 3
-"""As many are passed over; behind one more the partition shows none of its records."""
+"""So many are passed over. Behind one more the partition shows none of its records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

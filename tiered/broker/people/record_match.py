@@ -18,11 +18,11 @@ from tiered.errors import InvalidRegularExpression, InvalidRequest
 from tiered.formats.record_batch import Record
 
 MAX_PARSED_BYTES = 128 << 10
-"""Of a value: a parser of JSON keeps the event loop waiting for as long as it runs, which is 3 ms for so much."""
+"""The bound of a value: a parser of JSON keeps the event loop waiting while it runs, 3 ms and more for so much."""
 MAX_MATCHED_BYTES = 128 << 10
 """An expression is sought in so much of a value's beginning: the slowest takes 2 s for it, beside the event loop."""
 MAX_INSTRUCTIONS = 2_000
-"""Of an expression, as RE2 compiles it."""
+"""The bound of an expression, as RE2 compiles it."""
 REGEX_BYTES = 128 << 10
 """What RE2 may take for an expression. To compile a larger one would keep the event loop waiting."""
 MAX_STEPS = 100
@@ -130,7 +130,7 @@ def _parsed(content: str) -> object:
 
 
 def _text_of(value: object) -> str | None:
-    """As JSON writes it, a string without its quotes; None for an object or a list."""
+    """The text of a value as JSON writes it, a string without its quotes; None for an object or a list."""
     match value:
         case True:
             return "true"

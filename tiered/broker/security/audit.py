@@ -31,7 +31,7 @@ MAX_REFUSED_LINES = 1_000
 """Between two summaries."""
 MAX_NAME = 300
 MAX_DETAIL_CHARS = 16_384
-"""Of one detail, as JSON. A hundred names of usual length have room."""
+"""The bound of one detail as JSON. A hundred names of usual length have room."""
 
 
 class AuditLog:

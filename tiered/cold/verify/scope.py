@@ -110,7 +110,7 @@ def find_scope(store: ObjectStore, topics: Collection[str] | None) -> Scope:
         partitions=tuple(sorted(found)),
         fault=fault,
         deleted_topics=len(deleted),
-        never_uploaded=len(wanted.difference((each.topic_id, each.partition) for each in found)),
+        never_uploaded=len(wanted.difference((head.topic_id, head.partition) for head in found)),
     )
 
 

@@ -44,7 +44,7 @@ class AwayStore(LocalStore):
 
     is_away = False
     state = SimpleNamespace(timeouts=0)
-    """As a store over the network has it."""
+    """A store over the network has one."""
 
     def __init__(self, url: str) -> None:
         super().__init__(parse_store_url(url).directory)  # type: ignore[union-attr]

@@ -45,5 +45,5 @@ MIN_ITERATIONS = 4096
 MAX_ITERATIONS = 16_384
 """Kafka's bounds: below the first a stolen table is guessed too soon, above the second each login costs too much."""
 DEFAULT_ITERATIONS = 8192
-"""Of passwords that we salt ourselves, as are `SALT_BYTES`."""
+"""These and `SALT_BYTES` are of passwords that we salt ourselves."""
 SALT_BYTES = 24

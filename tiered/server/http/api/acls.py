@@ -26,7 +26,7 @@ from tiered.server.kafka.audited import AuditEntry
 
 TAG = "access"
 MAX_RULES = 100
-"""In one request: each has a line in the audit log, and all lines are written in one step."""
+"""The bound of one request: every rule has a line in the audit log, and all lines are written in one step."""
 MAX_NAME_CHARS = 255
 MAX_HOST_CHARS = 64
 _ACL_WORDS = ("resource_type", "resource_name", "pattern_type", "principal", "host", "operation", "permission")
@@ -151,7 +151,7 @@ def _resource_of(rule: dict[str, str]) -> str:
 
 
 def _audited(rule: dict[str, str]) -> dict[str, str]:
-    """As CreateAcls and DeleteAcls write it."""
+    """The rule in the words of CreateAcls and DeleteAcls."""
     return {
         "pattern": rule["pattern_type"],
         "for": rule["principal"],

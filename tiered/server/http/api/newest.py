@@ -42,7 +42,7 @@ from tiered.server.http.neighbours.forward import Neighbour, ask
 
 MAX_RECORDS = 100
 MAX_BYTES = 1 << 20
-"""Of an answer. Another broker parses it in one step of its event loop."""
+"""The bound of an answer. Another broker parses it in one step of its event loop."""
 
 _LIMIT = query_number("limit", "Records at the most.", minimum=1, maximum=MAX_RECORDS, default=MAX_RECORDS)
 _PARAMETERS = (_LIMIT, KEY, KEY_PREFIX, ISOLATION, FIELD_BYTES)

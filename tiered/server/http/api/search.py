@@ -54,7 +54,7 @@ MAX_MS = 30_000.0
 PROGRESS_MS = 250.0
 MAX_REST_MS = 1_000.0
 MAX_TROUBLES = 100
-"""Of those that the last event repeats."""
+"""The bound of those that the last event repeats."""
 
 _TEXT = query_text("text", "Only records whose value has this text in it (UTF-8), letter by letter.", max_length=500)
 _REGEX = query_text(
@@ -131,7 +131,7 @@ class _Stream:
         self._response = response
         self._topic = topic
         self.worked_ms = 0.0
-        """Of the last step that was taken."""
+        """How long the last step took that was taken."""
         self._positions = dict(positions)
         self._places: dict[int, Place] = {}
         self._troubles: list[Trouble] = []

@@ -173,7 +173,7 @@ def _require_private_way(request: web.Request) -> None:
 
 
 def _password_refusal(request: web.Request) -> str | None:
-    """As logins over HTTP (`check_http_logins`): over TLS, from this machine, or where the setting allows it."""
+    """Why no password is taken; None over TLS, from this machine, or where the setting allows it, as for logins."""
     broker = request.app[BROKER]
     peer = request.get_extra_info("peername")
     is_private = broker.options.http_tls is not None or (peer and is_loopback(client_address(str(peer[0]))))
@@ -187,7 +187,7 @@ def _password_refusal(request: web.Request) -> str | None:
 
 
 def _entries(name: str, change: str, mechanisms: Iterable[ScramMechanism]) -> list[AuditEntry]:
-    """As AlterUserScramCredentials writes them."""
+    """The lines that AlterUserScramCredentials writes."""
     return [
         AuditEntry(f"USER:{name}", None, {"credential": change, "mechanism": mechanism.code})
         for mechanism in mechanisms

@@ -18,8 +18,8 @@ export function diskOnly(partitions, configs) {
   const isLate = limitMs !== null && limitMs >= 0 && Date.now() - sinceMs > limitMs * LATE;
   const text = ["The oldest record that is only on disks (not yet in the object store) was written ", moment(sinceMs), rest(limitMs, isLate)];
   if (!isLate) return h("p", { class: "soft", key: "disk-only" }, text);
-  const held = partitions.some((partition) => partition.held_back_by);
-  const why = held ? "An open transaction is not uploaded before it ends: see Held back." : [h("a", { href: "#/" }, "Health on the overview"), " says whether the object store is away."];
+  const isHeldBack = partitions.some((partition) => partition.held_back_by);
+  const why = isHeldBack ? "An open transaction is not uploaded before it ends: see Held back." : [h("a", { href: "#/" }, "Health on the overview"), " says whether the object store is away."];
   return h("div", { key: "disk-only" }, notice("warn", text, why));
 }
 
