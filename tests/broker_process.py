@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import urllib.error
@@ -27,13 +28,16 @@ STOP_S = 60.0
 # Below those that the system gives to outgoing connections: one of them must not have a broker's port when it restarts.
 # Browsers go to no port 10080.
 OUR_PORTS = range(10_100, 32_000)
+CHOSEN_PORTS = Path(tempfile.gettempdir()) / "tiered-test-ports"
+"""A file for each port that a test has chosen: whoever chose it listens there only a moment later."""
+CHOSEN_FOR_S = 120.0
 
 
 def free_port(*, besides: int = 0) -> int:
-    """One on loopback that nobody has at the moment, and not that one."""
+    """One on loopback that nobody has at the moment, or has chosen in the last minutes, and not that one."""
     # Not the shared generator: Hypothesis seeds it alike in every worker.
     for port in random.SystemRandom().sample(OUR_PORTS, 100):
-        if port == besides:
+        if port == besides or not _is_chosen_first(port):
             continue
         with socket.socket() as probe:
             try:
@@ -42,6 +46,18 @@ def free_port(*, besides: int = 0) -> int:
                 continue
         return port
     raise AssertionError("of a hundred ports none is free")
+
+
+def _is_chosen_first(port: int) -> bool:
+    CHOSEN_PORTS.mkdir(exist_ok=True)
+    path = CHOSEN_PORTS / str(port)
+    try:
+        path.touch(exist_ok=False)
+    except FileExistsError:
+        if time.time() - path.stat().st_mtime < CHOSEN_FOR_S:
+            return False
+        path.touch()
+    return True
 
 
 class BrokerProcess:
