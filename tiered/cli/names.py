@@ -18,5 +18,5 @@ def nearest_names(name: str, there: Iterable[str], *, prefix: str = "") -> str:
     there = [candidate.removeprefix(prefix) for candidate in there]
     by_folded = {each.casefold(): each for each in sorted(there, reverse=True)}
     meant = name.removeprefix(prefix).casefold()
-    found = difflib.get_close_matches(meant, list(by_folded), n=_MOST, cutoff=_LEAST_ALIKE)
-    return f" (did you mean {', '.join(prefix + by_folded[each] for each in found)}?)" if found else ""
+    near = difflib.get_close_matches(meant, list(by_folded), n=_MOST, cutoff=_LEAST_ALIKE)
+    return f" (did you mean {', '.join(prefix + by_folded[name] for name in near)}?)" if near else ""

@@ -93,14 +93,14 @@ def test_every_broker_tells_the_same_of_every_partition_as_its_leader_knows_it(b
 def test_a_replica_in_sync_tells_what_comes_in_and_not_what_goes_out(brokers: Brokers) -> None:
     scattered(brokers, "flowing", replication_factor=3)
     for broker in brokers.by_id.values():
-        found = broker.get("/api/v1/topics/flowing")
-        assert found["records_in_per_s"] > 0
-        assert found["bytes_out_per_s"] == 0, "the leaders were asked, and nobody has read"
+        shown = broker.get("/api/v1/topics/flowing")
+        assert shown["records_in_per_s"] > 0
+        assert shown["bytes_out_per_s"] == 0, "the leaders were asked, and nobody has read"
         alone = json.loads(send(broker, "/api/v1/topics", **FORWARDED)[1])["topics"]
         listed = next(topic for topic in alone if topic["topic"] == "flowing")
         assert listed["records_in_per_s"] > 0
         assert listed["bytes_out_per_s"] is None, "others lead, too"
-        assert abs(listed["last_write_ms"] - found["last_write_ms"]) < 10_000
+        assert abs(listed["last_write_ms"] - shown["last_write_ms"]) < 10_000
 
 
 def test_pages_of_records_and_segments_come_from_the_leader_whoever_is_asked(brokers: Brokers) -> None:

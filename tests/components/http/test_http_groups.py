@@ -176,9 +176,9 @@ def test_a_lag_says_for_how_long_a_record_waits(sampling: BrokerProcess) -> None
         (listed,) = (
             group for group in ask(sampling, "GET", "/groups").body["groups"] if group["group_id"] == "patient"
         )
-        found = ask(sampling, "GET", "/groups/patient").body
-        behind, caught_up = (offset["lag_ms"] or 0 for offset in found["offsets"])
-        assert found["lag_ms"] in (None, behind)
+        shown = ask(sampling, "GET", "/groups/patient").body
+        behind, caught_up = (offset["lag_ms"] or 0 for offset in shown["offsets"])
+        assert shown["lag_ms"] in (None, behind)
         return listed["lag_ms"] or 0, behind, caught_up
 
     eventually(lambda: min(waits_ms()[:2]) > 300, "the oldest record waits for longer and longer", sampling)

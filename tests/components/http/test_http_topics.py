@@ -176,13 +176,13 @@ def test_a_topic_tells_its_rates_its_last_write_and_its_retention(broker: Broker
     before_ms = time.time() * 1000
     fill(broker, "flowing", 9)
     read(broker, "flowing")
-    found = ask(broker, "GET", "/topics/flowing").body
+    shown = ask(broker, "GET", "/topics/flowing").body
     (listed,) = (topic for topic in ask(broker, "GET", "/topics").body["topics"] if topic["topic"] == "flowing")
-    assert found["records_in_per_s"] > 0
-    assert found["bytes_in_per_s"] > 100 * found["records_in_per_s"]
-    assert found["bytes_out_per_s"] > 0
-    assert before_ms - 1 <= found["last_write_ms"] <= time.time() * 1000 + 1
-    assert listed["last_write_ms"] == found["last_write_ms"]
+    assert shown["records_in_per_s"] > 0
+    assert shown["bytes_in_per_s"] > 100 * shown["records_in_per_s"]
+    assert shown["bytes_out_per_s"] > 0
+    assert before_ms - 1 <= shown["last_write_ms"] <= time.time() * 1000 + 1
+    assert listed["last_write_ms"] == shown["last_write_ms"]
     assert listed["records_in_per_s"] > 0
     kept = {name: listed[name] for name in listed if "retention" in name}
     assert kept == {

@@ -61,9 +61,9 @@ _CHANGE = schema.record(
 
 async def quotas(request: web.Request) -> web.StreamResponse:
     """The quotas of users, client ids and addresses."""
-    found = request.app[BROKER].client_quotas.describe(QuotaFilter(parts={}))
+    stored = request.app[BROKER].client_quotas.describe(QuotaFilter(parts={}))
     fields = {"missing_right": missing_right(request, Operation.ALTER_CONFIGS)}
-    return await json_with_list(request, fields, "quotas", map(_QUOTA.of, found.items()))
+    return await json_with_list(request, fields, "quotas", map(_QUOTA.of, stored.items()))
 
 
 async def alter(request: web.Request) -> web.Response:

@@ -82,9 +82,9 @@ _NEW_PASSWORD = schema.kept_secret(schema.input_record(_PASSWORD, optional=_OPTI
 
 async def users(request: web.Request) -> web.StreamResponse:
     """Who has a password, and by which mechanism."""
-    found = request.app[BROKER].credentials.users()
+    known = request.app[BROKER].credentials.users()
     fields = {"missing_right": missing_right(request, Operation.ALTER), "password_refusal": _password_refusal(request)}
-    shown = (_shown(request, name, credentials) for name, credentials in sorted(found.items()))
+    shown = (_shown(request, name, credentials) for name, credentials in sorted(known.items()))
     return await json_with_list(request, fields, "users", shown)
 
 
