@@ -137,11 +137,11 @@ class LocalStore:
         found: list[tuple[str, int]] = []
         self._require_root()
         with _disk_errors(prefix):
-            for key, path in self._walk(self._root, "", prefix, start_after or ""):
+            for key, path in self._below(prefix, start_after or ""):
                 if len(found) >= limit:
                     break
                 try:
-                    found.append((key, path.stat().st_size))
+                    found.append((key, Path(path).stat().st_size))
                 except FileNotFoundError:
                     continue  # Deleted while we walked: as if we had come a moment later.
         return found
@@ -185,32 +185,19 @@ class LocalStore:
             parts.extend([piece + _CONTINUED for piece in pieces[:-1]] + pieces[-1:])
         return self._root.joinpath(*parts)
 
-    def _walk(self, folder: Path, above: str, prefix: str, start_after: str) -> Iterator[tuple[str, Path]]:
-        """Keys and their files below `folder`, in byte order; whole folders outside of what is asked are skipped."""
-        for name, path, is_folder in sorted(self._children(folder, "")):
-            key = above + name
-            if is_folder:
-                inside = key.startswith(prefix) or prefix.startswith(key)
-                if inside and (key > start_after or start_after.startswith(key)):
-                    yield from self._walk(path, key, prefix, start_after)
-            elif key.startswith(prefix) and key > start_after:
-                yield key, path
-
-    def _children(self, folder: Path, begun: str) -> Iterator[tuple[str, Path, bool]]:
-        """Parts of keys directly below `folder`, folders with a slash at their end: so they sort as keys do."""
-        try:
-            entries = list(os.scandir(folder))
-        except FileNotFoundError:
-            return
-        for entry in entries:
-            if entry.name == _OWN_FOLDER:
-                continue
-            if entry.name.endswith(_CONTINUED):
-                yield from self._children(Path(entry.path), begun + entry.name[: -len(_CONTINUED)])
-            elif entry.is_dir(follow_symlinks=False):
-                yield begun + entry.name + "/", Path(entry.path), True
-            else:
-                yield begun + entry.name, Path(entry.path), False
+    def _below(self, prefix: str, start_after: str) -> Iterator[tuple[str, str]]:
+        """Keys that begin with the prefix, and their files, in byte order. Of the folders above it none is listed: a
+        partition's is one of very many."""
+        above = prefix.rpartition("/")[0]
+        folder = self._root
+        for part in self._path(above).relative_to(self._root).parts if above else ():
+            folder /= part
+            try:
+                if not stat.S_ISDIR(os.lstat(folder).st_mode):
+                    return
+            except FileNotFoundError:
+                return
+        yield from _walk(str(folder), above and above + "/", prefix, start_after)
 
     # Files
 
@@ -306,6 +293,35 @@ def _open_file(path: Path) -> int:
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(f"{path} is a folder")
     raise CorruptObject(f"{path} is no file: whoever can write into the folder has put something else there")
+
+
+def _walk(folder: str, above: str, prefix: str, start_after: str) -> Iterator[tuple[str, str]]:
+    """Keys and their files below `folder`, in byte order; whole folders outside of what is asked are skipped."""
+    for name, path, is_folder in sorted(_children(folder, "")):
+        key = above + name
+        if is_folder:
+            inside = key.startswith(prefix) or prefix.startswith(key)
+            if inside and (key > start_after or start_after.startswith(key)):
+                yield from _walk(path, key, prefix, start_after)
+        elif key.startswith(prefix) and key > start_after:
+            yield key, path
+
+
+def _children(folder: str, begun: str) -> Iterator[tuple[str, str, bool]]:
+    """Parts of keys directly below `folder`, folders with a slash at their end: so they sort as keys do."""
+    try:
+        entries = list(os.scandir(folder))
+    except FileNotFoundError:
+        return
+    for entry in entries:
+        if entry.name == _OWN_FOLDER:
+            continue
+        if entry.name.endswith(_CONTINUED):
+            yield from _children(entry.path, begun + entry.name[: -len(_CONTINUED)])
+        elif entry.is_dir(follow_symlinks=False):
+            yield begun + entry.name + "/", entry.path, True
+        else:
+            yield begun + entry.name, entry.path, False
 
 
 def _write_all(fd: int, data: bytes) -> None:
