@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import takewhile
+from itertools import groupby
 from uuid import UUID
 
 from tiered.errors import CorruptObject
@@ -35,13 +35,10 @@ class Listed:
     key: SegmentKey
 
 
-def first_partition(listed: Sequence[Listed]) -> tuple[Listed, ...]:
-    """The rows of the partition that the first of them belongs to."""
-
-    def partition_of(each: Listed) -> tuple[str, UUID, int]:
-        return each.key.topic, each.key.topic_id, each.key.partition
-
-    return tuple(takewhile(lambda each: partition_of(each) == partition_of(listed[0]), listed))
+def by_partition(listed: Sequence[Listed]) -> tuple[tuple[Listed, ...], ...]:
+    """The objects in their order, those of one partition together."""
+    groups = groupby(listed, lambda each: (each.key.topic, each.key.topic_id, each.key.partition))
+    return tuple(tuple(objects) for _, objects in groups)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

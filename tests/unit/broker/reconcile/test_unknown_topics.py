@@ -2,7 +2,10 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.unit.broker.tiering.tiers import Tiers, tiers
+from tiered.broker.reconcile import unknown_topics
 from tiered.broker.reconcile.bucket import RequestBudget
 from tiered.broker.reconcile.findings import Findings
 from tiered.broker.reconcile.unknown_topics import UnknownTopicObjects, is_of_unknown_topic
@@ -52,11 +55,34 @@ async def test_a_turn_goes_on_over_rounds_of_few_requests_and_tells_at_its_end(t
         unknown = UnknownTopicObjects(
             context=made.context, topics=made.topics, pool=made.context.uploads, findings=findings
         )
-        of_nobody(made, count=1)
-        of_nobody(made, count=1)
+        for _ in range(3):
+            of_nobody(made, count=1)
         made.context.state.is_controller = True
         ended = []
         for _ in range(3):
             await unknown.round(RequestBudget(2))
             ended.append((unknown.turns, len(findings)))
-        assert ended == [(0, 0), (0, 0), (1, 2)]
+        assert ended == [(0, 0), (0, 0), (1, 3)]
+
+
+async def test_one_request_lists_many_partitions_and_the_next_goes_on_behind_a_known_one_at_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unknown_topics, "PAGE", 4)
+    async with tiers(tmp_path, partition_count=3) as made:
+        findings, counters = Findings(), made.context.counters
+        unknown = UnknownTopicObjects(
+            context=made.context, topics=made.topics, pool=made.context.uploads, findings=findings
+        )
+        made.context.state.is_controller = True
+        for partition in made.partitions:
+            await made.lifecycle.upload(partition, 0)
+        await unknown.round(RequestBudget(100))
+        assert (unknown.turns, counters.reconcile_requests) == (1, 1)
+        await made.upload_all()  # The first partition has five objects, the others have one.
+        monkeypatch.setattr(unknown_topics, "PAGE", 2)
+        made.clock.waited_ms += made.context.settings.reconcile.tiered_reconcile_period_ms
+        await unknown.round(RequestBudget(100))
+        assert unknown.turns == 2
+        assert counters.reconcile_requests - 1 == 3, "seven objects, and what fills the first page has more"
+        assert findings.all() == []
