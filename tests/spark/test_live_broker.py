@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
@@ -13,8 +13,6 @@ from pyspark_tiered.brokers import Brokers
 from tests.broker_process import BrokerProcess
 from tests.spark.live_topics import create
 from tests.spark.stream_job import Job
-from tiered.cli import main
-from tiered.testing import cluster
 
 pytestmark = pytest.mark.spark
 
@@ -139,7 +137,6 @@ def test_a_stream_from_the_first_cold_record_to_the_tail(
 def test_records_below_the_log_start_are_not_read_though_the_bucket_holds_them(
     spark: SparkSession, broker: BrokerProcess
 ) -> None:
-    from confluent_kafka import TopicPartition
 
     create(broker, "orders")
     produce(broker, "orders", 0, 600)
@@ -154,33 +151,3 @@ def test_records_below_the_log_start_are_not_read_though_the_bucket_holds_them(
     with pytest.raises(Exception, match="offsets 100 to 249 are gone"):
         gone.load().collect()
     assert offsets(gone.option("failOnDataLoss", "false").load()) == list(range(250, 600))
-
-
-def test_a_few_records_are_in_the_bucket_once_their_time_is_over_and_come_back_from_it_alone(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    """The hour is a second here."""
-    records = {(partition, offset) for partition in range(3) for offset in range(18)}
-    with cluster(topics={"orders": 3}, settings={"tiered.disk.only.max.ms": 1000}, data=tmp_path / "first") as c:
-        producer = Producer({"bootstrap.servers": c.bootstrap})
-        for partition, offset in sorted(records):
-            producer.produce("orders", value_of(offset), partition=partition)
-        assert producer.flush(30) == 0
-        del producer
-        deadline_s = time.monotonic() + 30
-        while (health := c.health())["disk_only_age_ms"] or health["stale_checkpoints"]:
-            assert time.monotonic() < deadline_s, health
-            time.sleep(0.05)
-        assert health["upload_backlog_bytes"] == 0
-        store = c.store_url
-    frame = spark.read.format("tiered").option("store", store).option("subscribe", "orders")
-    rows = frame.option("failOnIncompleteStore", "true").load().select("partition", "offset").collect()
-    assert {tuple(row) for row in rows} == records
-    meta = f"sqlite:///{tmp_path}/restored.db"
-    assert main(["restore", "--from", store, "--meta", meta, "--apply"]) == 0
-    with cluster(store=store, sql=meta, data=tmp_path / "second") as c:
-        consumer = Consumer({"bootstrap.servers": c.bootstrap, "group.id": "again"})
-        consumer.assign([TopicPartition("orders", partition, 0) for partition in range(3)])
-        messages = consumer.consume(len(records), timeout=30)
-        consumer.close()
-    assert {(message.partition(), message.offset()) for message in messages} == records
