@@ -13,12 +13,13 @@ LARGEST_POOLED_BYTES = 8 << 20
 POOLED_EACH = 8
 
 
-RECEIVED_A_TURN_BYTES = 4 << 20
+RECEIVED_A_TURN_BYTES = 1 << 20
 
 
 class LargeReads:
     """Whose turn it is to read more of a large frame: in one turn of the event loop all connections together take no
-    more than `RECEIVED_A_TURN_BYTES`, and the last read. Those that must wait go first in the next turn.
+    more than `RECEIVED_A_TURN_BYTES`, and the last read, which takes no more than that either. Those that must wait go
+    first in the next turn.
 
     Without it everybody waits until all of fifty clients that send megabytes have been read from.
     """
