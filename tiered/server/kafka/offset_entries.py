@@ -24,8 +24,8 @@ async def read_entries(
     if sum([len(topic.partitions) async for topic in in_turns(topics)]) > MAX_ENTRIES:
         raise InvalidRequest(f"commit at most {MAX_ENTRIES} offsets at a time")
     entries = []
-    async for number, topic in in_turns(list(enumerate(topics))):
-        async for place, asked in in_turns(list(enumerate(topic.partitions))):
+    async for number, topic in in_turns(enumerate(topics)):
+        async for place, asked in in_turns(enumerate(topic.partitions)):
             try:
                 entries.append(_entry(context, topic, asked, by_id=by_id))
             except TieredError as error:

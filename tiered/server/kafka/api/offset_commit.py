@@ -60,14 +60,14 @@ async def _reply_when_stored(
 
 async def _reply(request: "Request", reply: "Reply", codes: dict[tuple[int, int], int], code: int) -> "Response":
     topics = []
-    async for number, topic in in_turns(list(enumerate(request.topics))):
+    async for number, topic in in_turns(enumerate(request.topics)):
         results = [
             reply.OffsetCommitResponsePartition(
                 # A partition with an error of its own reports it, unless the whole request failed.
                 partition_index=asked.partition_index,
                 error_code=code or codes.get((number, place), NONE),
             )
-            async for place, asked in in_turns(list(enumerate(topic.partitions)))
+            async for place, asked in in_turns(enumerate(topic.partitions))
         ]
         topics.append(
             reply.OffsetCommitResponseTopic(

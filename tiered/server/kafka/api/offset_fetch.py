@@ -146,7 +146,7 @@ async def _topics(
     found = await _read(context, group_id, wanted, MAX_OFFSETS, is_stable=is_stable)
     return [
         _topic(names, each, resolved[number], found, is_denied=number in denied)
-        async for number, each in in_turns(list(enumerate(asked)))
+        async for number, each in in_turns(enumerate(asked))
     ], size
 
 
