@@ -47,7 +47,7 @@ class OneByOne:
         self.begin()
         if self._failing:
             items.sort(key=lambda item: name(item) in self._failing)
-            self.keep(map(name, items))
+        self.keep(map(name, items))
         failed = 0
         async for item in in_turns(items):
             try:
@@ -71,8 +71,9 @@ class OneByOne:
 
     def keep(self, names: Iterable[str]) -> None:
         """Other items are there no more."""
-        self._failing.intersection_update(names)
-        self._count()
+        if self._failing:
+            self._failing.intersection_update(names)
+            self._count()
 
     @property
     def is_away(self) -> bool:

@@ -150,6 +150,11 @@ class Log:
         return tuple(segment.info() for segment in self._segments)
 
     @property
+    def segment_count(self) -> int:
+        """How many segments there are, the active one included."""
+        return len(self._segments)
+
+    @property
     def size_bytes(self) -> int:
         return sum(segment.extent[1] for segment in self._segments)
 

@@ -15,6 +15,7 @@ from tiered.broker.tiering.tier_plan import disk_only_since_ms
 from tiered.ids import TopicPartition
 from tiered.meta import broker_reports
 from tiered.meta.broker_reports import LocalSegmentRow, PartitionPosition
+from tiered.runtime import in_turns
 
 
 class SqlReports:
@@ -43,30 +44,33 @@ class SqlReports:
             self.note(self._topics.partitions())
         if not (self._noted or self._first):
             return
-        now_ms = self._context.clock.now_ms()
         noted, self._noted = self._noted, set()
-        hosted = {key: self._topics.hosted(key) for key in noted}
-        changed = {
-            key: (partition, state)
-            for key, partition in hosted.items()
-            if partition is not None and self._reported.get(key) != (state := _state(partition))
-        }
-        gone = [key for key, partition in hosted.items() if partition is None and key in self._reported]
-        if not (changed or gone or self._first):
+        try:
+            await self._write(noted)
+        except BaseException:
+            self._noted |= noted
+            raise
+        self._first = False
+
+    async def _write(self, noted: Iterable[TopicPartition]) -> None:
+        now_ms = self._context.clock.now_ms()
+        states: dict[TopicPartition, tuple[object, ...]] = {}
+        gone: list[TopicPartition] = []
+        segments: list[LocalSegmentRow] = []
+        positions: list[PartitionPosition] = []
+        async for key in in_turns(list(noted)):
+            partition = self._topics.hosted(key)
+            if partition is None:
+                if key in self._reported:
+                    gone.append(key)
+            elif self._reported.get(key) != (state := _state(partition)):
+                states[key] = state
+                segments += _segments(partition)
+                if partition.leadership is not None:
+                    positions.append(_position(partition))
+        if not (states or gone or self._first):
             return
-        segments = [each for partition, _ in changed.values() for each in _segments(partition)]
-        positions = [
-            PartitionPosition(
-                topic_id=key.topic_id,
-                partition=key.partition,
-                high_watermark=partition.high_watermark,
-                log_end_offset=partition.log.log_end_offset,
-                disk_only_since_ms=disk_only_since_ms(partition),
-            )
-            for key, (partition, _) in changed.items()
-            if partition.leadership is not None
-        ]
-        scope = None if self._first else [(key.topic_id, key.partition) for key in (*changed, *gone)]
+        scope = None if self._first else [(key.topic_id, key.partition) for key in (*states, *gone)]
 
         def write(conn: Connection) -> None:
             broker_reports.replace_local_segments(
@@ -74,22 +78,27 @@ class SqlReports:
             )
             broker_reports.report_positions(conn, positions, now_ms=now_ms)
 
-        try:
-            await self._context.database.run(write)
-        except BaseException:
-            self._noted |= noted
-            raise
-        self._first = False
-        self._reported.update({key: state for key, (_, state) in changed.items()})
+        await self._context.database.run(write)
+        self._reported.update(states)
         for key in gone:
             del self._reported[key]
+
+
+def _position(partition: Partition) -> PartitionPosition:
+    return PartitionPosition(
+        topic_id=partition.topic_partition.topic_id,
+        partition=partition.topic_partition.partition,
+        high_watermark=partition.high_watermark,
+        log_end_offset=partition.log.log_end_offset,
+        disk_only_since_ms=disk_only_since_ms(partition),
+    )
 
 
 def _state(partition: Partition) -> tuple[object, ...]:
     log = partition.log
     leads = partition.leadership is not None
     since_ms = disk_only_since_ms(partition) if leads else None
-    return log.local_log_start_offset, log.log_end_offset, len(log.segments), partition.high_watermark, leads, since_ms
+    return log.local_log_start_offset, log.log_end_offset, log.segment_count, partition.high_watermark, leads, since_ms
 
 
 def _segments(partition: Partition) -> list[LocalSegmentRow]:

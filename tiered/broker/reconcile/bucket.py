@@ -7,7 +7,7 @@ was deleted. Must never do so without that row, and never take the store's silen
 
 import logging
 from bisect import bisect_left
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from uuid import UUID
 
 from sqlalchemy import Connection
@@ -83,13 +83,13 @@ class BucketComparison:
             self._began_ms, self._at, self._is_under_way = now_ms, None, True
         requests = requests or RequestBudget(self._context.settings.reconcile.tiered_reconcile_max_requests)
         # One of which nothing was ever uploaded needs no look.
-        led = {each.topic_partition: each for each in self._topics.partitions() if each.cold_end_offset > 0}
-        ordered = reconcile.in_turn(key for key, each in led.items() if each.leadership is not None)
+        stored = [partition for partition in self._topics.partitions() if partition.cold_end_offset > 0]
         self._comparing.begin()
-        self._comparing.keep(each.name for each in led.values())
+        self._comparing.keep(partition.name for partition in stored)
+        ordered = await self._pool.run(reconcile.in_turn, [partition.topic_partition for partition in stored])
         answered: Cursor | None = None
         while requests.left > 0:
-            partition = self._next(led, ordered)
+            partition = self._next(ordered)
             if partition is None:
                 self._is_under_way = False
                 self.turns += 1
@@ -109,14 +109,15 @@ class BucketComparison:
                 self._comparing.worked(partition.name)
                 answered = None
 
-    def _next(self, led: Mapping[TopicPartition, Partition], ordered: Sequence[TopicPartition]) -> Partition | None:
-        """The partition that the turn is at."""
-        while (found := reconcile.next_partition(ordered, self._at)) is not None:
-            if self._at is None or found != self._at.topic_partition:
-                self._at = Cursor(topic_id=found.topic_id, partition=found.partition)
-            if led[found].leadership is not None:
-                return led[found]
-            self._at = Cursor(topic_id=found.topic_id, partition=found.partition + 1)
+    def _next(self, ordered: Sequence[TopicPartition]) -> Partition | None:
+        """The partition that the turn is at: one that this broker leads."""
+        while (key := reconcile.next_partition(ordered, self._at)) is not None:
+            if self._at is None or key != self._at.topic_partition:
+                self._at = Cursor(topic_id=key.topic_id, partition=key.partition)
+            partition = self._topics.hosted(key)
+            if partition is not None and partition.leadership is not None:
+                return partition
+            self._at = Cursor(topic_id=key.topic_id, partition=key.partition + 1)
         return None
 
     async def _page(self, partition: Partition, requests: RequestBudget) -> None:

@@ -45,7 +45,7 @@ class DiskComparison:
     async def look_at_uploads(self) -> None:
         """Tells which partitions led here have closed segments that are overdue, or can never be uploaded. Asks nobody:
         it is all in memory."""
-        self._seemed_stuck &= {each.topic_partition for each in self._topics.partitions()}
+        self._seemed_stuck = {key for key in self._seemed_stuck if self._topics.hosted(key) is not None}
         async for each in in_turns(list(self._topics.partitions())):
             if each.leadership is not None:
                 now_ms = self._context.clock.now_ms()
@@ -100,23 +100,25 @@ class DiskComparison:
                 return
             self._began_ms, self._at, self._is_under_way = now_ms, None, True
             await self._look_at_topics()
-        hosted = {each.topic_partition: each for each in self._topics.partitions()}
+        hosted = list(self._topics.partitions())
         self._comparing.begin()
-        self._comparing.keep(each.name for each in hosted.values())
-        ordered = reconcile.in_turn(hosted)
+        self._comparing.keep(partition.name for partition in hosted)
+        keys = [partition.topic_partition for partition in hosted]
+        ordered = await self._context.disk.run(reconcile.in_turn, keys)
         for _ in range(FOLDERS_A_ROUND):
             key = reconcile.next_partition(ordered, self._at)
             if key is None:
                 self._is_under_way = False
                 self.turns += 1
                 return
-            name = hosted[key].name
-            try:
-                await self._look_at(hosted[key])
-            except OSError as error:
-                self._comparing.failed(name, error)
-            else:
-                self._comparing.worked(name)
+            partition = self._topics.hosted(key)
+            if partition is not None:
+                try:
+                    await self._look_at(partition)
+                except OSError as error:
+                    self._comparing.failed(partition.name, error)
+                else:
+                    self._comparing.worked(partition.name)
             self._at = Cursor(topic_id=key.topic_id, partition=key.partition + 1)
 
     async def _look_at(self, partition: Partition) -> None:

@@ -30,7 +30,7 @@ from tiered.rules.segments import reconcile
 from tiered.rules.segments.reconcile import Cursor
 from tiered.rules.segments.sampling import ChunkSample
 from tiered.rules.segments.segment_states import SegmentState
-from tiered.runtime import BlockingPool
+from tiered.runtime import BlockingPool, in_turns
 
 log = logging.getLogger(__name__)
 
@@ -73,9 +73,9 @@ class Scrub:
         settings = self._context.settings
         rate = settings.reconcile.tiered_scrub_max_bytes_per_second
         led = {
-            each.topic_partition: each
-            for each in self._topics.partitions()
-            if each.leadership is not None and each.cold_bytes > 0
+            partition.topic_partition: partition
+            async for partition in in_turns(list(self._topics.partitions()))
+            if partition.leadership is not None and partition.cold_bytes > 0
         }
         now_ms = self._context.clock.monotonic_ms()
         elapsed_ms = (
@@ -96,7 +96,7 @@ class Scrub:
         self._checking.begin()
         try:
             await self._look_again()
-            await self._go_on(led, reconcile.in_turn(led), rate)
+            await self._go_on(led, await self._pool.run(reconcile.in_turn, list(led)), rate)
         finally:
             await self._keep_place()
 

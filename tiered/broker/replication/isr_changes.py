@@ -29,7 +29,7 @@ from tiered.meta import partitions
 from tiered.meta.partitions import IsrChange, PartitionRow
 from tiered.rules.replication import isr
 from tiered.rules.replication.isr import Members
-from tiered.runtime import jittered_backoff_ms
+from tiered.runtime import in_turns, jittered_backoff_ms
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ class IsrChanges:
             now = loop.time()
             if now >= look_at:
                 look_at = now + self._look_interval_ms() / 1000.0
-                self._look_for_laggards()
+                await self._look_for_laggards()
             if not self._unsettled:
                 with suppress(TimeoutError):
                     async with asyncio.timeout_at(look_at):
@@ -87,9 +87,9 @@ class IsrChanges:
     def _look_interval_ms(self) -> float:
         return min(max(self._context.settings.cluster.replica_lag_time_max_ms / 2, MIN_LOOK_MS), MAX_LOOK_MS)
 
-    def _look_for_laggards(self) -> None:
+    async def _look_for_laggards(self) -> None:
         now_ms = self._context.clock.monotonic_ms()
-        for partition in self._topics.partitions():
+        async for partition in in_turns(list(self._topics.partitions())):
             leadership = partition.leadership
             if leadership is None or len(leadership.committed) <= leadership.min_isr:
                 continue

@@ -23,6 +23,7 @@ from tiered.errors import LogDirFailed, TieredError
 from tiered.rules.pacing.early_closes import EarlyClosesState
 from tiered.rules.partition.producer_state import most_each
 from tiered.rules.partition.rolling import NEVER_MS
+from tiered.runtime import in_turns
 
 log = logging.getLogger(__name__)
 
@@ -163,7 +164,7 @@ class PartitionRounds:
     async def expire_producers(self) -> None:
         """Forgets producers that have written nothing for long."""
         now_ms = self._context.clock.now_ms()
-        for partition in list(self._topics.partitions()):
+        async for partition in in_turns(list(self._topics.partitions())):
             partition.producers.expire(now_ms, self._context.settings.log.producer_id_expiration_ms)
 
     async def bound_producers(self) -> None:
@@ -173,9 +174,10 @@ class PartitionRounds:
         self._may_have_producers = False
         partitions = list(self._topics.partitions())
         limit = self._context.settings.limits.tiered_max_producers
-        if sum(len(each.producers) for each in partitions) <= limit:
+        counts = [len(partition.producers) async for partition in in_turns(partitions)]
+        if sum(counts) <= limit:
             return
-        most = most_each([len(each.producers) for each in partitions], limit)
+        most = most_each(counts, limit)
         for partition in partitions:
             if len(partition.producers) > most:
                 count = partition.producers.forget(most)

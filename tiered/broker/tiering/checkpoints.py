@@ -7,9 +7,8 @@ cannot be written now stays stale and is written on a later tick. SQL decides, a
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict
 from functools import partial
 from uuid import UUID
 
@@ -29,7 +28,8 @@ from tiered.formats.checkpoint import ClusterCheckpoint, PageRef, PartitionCheck
 from tiered.formats.pin_entries import PinEntry, PinnedOffsets
 from tiered.meta import pins
 from tiered.meta.pins import PinRow
-from tiered.runtime import QuietFailures, crash_point
+from tiered.meta.security import AclRow
+from tiered.runtime import QuietFailures, crash_point, in_turns
 
 log = logging.getLogger(__name__)
 
@@ -162,7 +162,7 @@ class CheckpointWriter:
         """Writes the cluster's checkpoint where the store has none: the store is this cluster's then. Any broker does.
 
         Raises TieredError; returns also where somebody else was first."""
-        checkpoint = self._cluster_checkpoint(await self._context.database.read(_list_pins))
+        checkpoint = await self._cluster_checkpoint(await self._context.database.read(_list_pins))
         with suppress(ObjectExists):
             await self._context.uploads.run(checkpoints.create_cluster_checkpoint, self._context.store, checkpoint)
 
@@ -170,7 +170,7 @@ class CheckpointWriter:
         changes = self._cluster_changes
         try:
             held = await self._context.database.read(_list_pins)
-            checkpoint = self._cluster_checkpoint(held)
+            checkpoint = await self._cluster_checkpoint(held)
             await self._context.uploads.run(checkpoints.write_cluster_checkpoint, self._context.store, checkpoint)
         except TieredError as error:
             self._failed("the cluster", error)
@@ -178,24 +178,27 @@ class CheckpointWriter:
             self._cluster_is_stale = changes != self._cluster_changes
             self._pins = frozenset(each.pin_id for each in held)
 
-    def _cluster_checkpoint(self, held: tuple[PinRow, ...]) -> ClusterCheckpoint:
+    async def _cluster_checkpoint(self, held: tuple[PinRow, ...]) -> ClusterCheckpoint:
+        """What changes while it is made may be in it or not: then it is stale, and written again."""
+        version = self._image.change_number
+        topics = [
+            TopicEntry(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_count=topic.partition_count,
+                configs=dict(topic.overrides),
+                replication_factor=self._image.replication_factor(topic.topic_id) or topic.replication_factor,
+            )
+            async for topic in in_turns(list(self._topics))
+            if not topic.is_internal
+        ]
         return ClusterCheckpoint(
-            version=self._image.change_number,
+            version=version,
             cluster_id=self._context.state.cluster_id,
-            topics=tuple(
-                TopicEntry(
-                    name=topic.name,
-                    topic_id=topic.topic_id,
-                    partition_count=topic.partition_count,
-                    configs=dict(topic.overrides),
-                    replication_factor=self._image.replication_factor(topic.topic_id) or topic.replication_factor,
-                )
-                for topic in self._topics
-                if not topic.is_internal
-            ),
+            topics=tuple(topics),
             settings=self._settings,
             pins=tuple(_entry(each) for each in held),
-            acls=tuple(AclEntry(**asdict(each)) for each in self._context.state.security.acls),
+            acls=await self._context.uploads.run(_acl_entries, self._context.state.security.acls),
             resource_configs={
                 f"{kind}:{name}": dict(configs) for (kind, name), configs in self._resource_configs.stored.items()
             },
@@ -249,6 +252,21 @@ def _fault_of_ends(checkpoint: PartitionCheckpoint) -> str | None:
     first = segment_check.check_follows(None, segments[0], checkpoint.log_start_offset) if segments else ()
     fault = next(iter(first), None) or segment_check.check_end(checkpoint, segments[-1] if segments else None)
     return None if fault is None else f"{fault.message} (offsets {fault.first_offset} to {fault.last_offset})"
+
+
+def _acl_entries(acls: Iterable[AclRow]) -> tuple[AclEntry, ...]:
+    return tuple(
+        AclEntry(
+            resource_type=row.resource_type,
+            resource_name=row.resource_name,
+            pattern_type=row.pattern_type,
+            principal=row.principal,
+            host=row.host,
+            operation=row.operation,
+            permission=row.permission,
+        )
+        for row in acls
+    )
 
 
 def _list_pins(conn: Connection) -> tuple[PinRow, ...]:

@@ -86,8 +86,8 @@ class RetentionRounds:
         """Partitions that would lose offsets if nothing were pinned: mostly none, so SQL need not be asked."""
         due = []
         warnings = 0
-        present = {partition.topic_partition for partition in partitions}
-        self._future_warned = {where: end for where, end in self._future_warned.items() if where in present}
+        warned = self._future_warned.items()
+        self._future_warned = {where: end for where, end in warned if self._topics.hosted(where) is not None}
         clock = self._clock_watch.look()
         async for partition in in_turns(partitions):
             if partition.leadership is None or not tier_plan.has_retention(partition):
