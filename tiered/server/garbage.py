@@ -3,9 +3,10 @@
 Owns its settings and its pauses, in which nobody is answered. It is the last resort: what ends is freed when it ends
 (`tests/components/serving/test_cycles.py`). Must never be touched where others share the process.
 
-A full collection looks at all that has come since the start, so it must not come in the middle of a request of 100,000
-names: it took 50 to 215 ms there, again and again. Young objects are collected as Python does, in a millisecond, and
-all of them in a quiet moment. Then freed memory goes back to the system, too, which the C library keeps.
+A full collection must not come in the middle of a request of 100,000 names: it took 50 to 215 ms there, again and
+again. Young objects are collected as Python does, in a millisecond. In a quiet moment all are collected that have come
+since the last such moment. What is left then is not looked at again until very many more are there: 10,000 new topics
+would take 130 ms each time. Then freed memory goes back to the system, too, which the C library keeps.
 """
 
 import asyncio
@@ -26,6 +27,8 @@ NEVER = 1 << 30
 LOOK_MS = 1_000.0
 """A moment is quiet when for so long no object has outlived two young collections."""
 LONGEST_WITHOUT_FULL_MS = 600_000.0
+MOST_UNSEEN = 1_000_000
+"""When so many more objects live than at the last look at everything, there is another one."""
 REST_FACTOR = 500
 """So many times as long as a full collection took, there is none."""
 
@@ -42,23 +45,31 @@ def begin_collecting(counters: CountersState, clock: Clock) -> None:
 class FullCollections:
     """`look` is called every `LOOK_MS`."""
 
-    def __init__(self, clock: Clock, is_busy: Callable[[], bool]) -> None:
+    def __init__(self, clock: Clock, is_busy: Callable[[], bool], *, most_unseen: int = MOST_UNSEEN) -> None:
         """`is_busy` while there are very many objects that will soon be gone."""
         self._clock = clock
+        self._most_unseen = most_unseen
+        self._looks_at_all_from = gc.get_freeze_count() + most_unseen
         self._is_busy = is_busy
         self._last_ms = clock.monotonic_ms()
         self._rest_ms = 0.0
         self._promotions = 0
 
     async def look(self) -> None:
-        """Collects all garbage in a quiet moment; where there is none for very long, in this one."""
+        """Collects garbage of every age in a quiet moment; where there is none for very long, in this one."""
         before, self._promotions = self._promotions, gc.get_count()[2]
         if self._promotions < COLLECTIONS_BEFORE_FULL:
             return
         now_ms = self._clock.monotonic_ms()
         is_quiet = self._promotions == before and not self._is_busy() and now_ms - self._last_ms >= self._rest_ms
         if is_quiet or now_ms - self._last_ms >= LONGEST_WITHOUT_FULL_MS:
+            looks_at_all = gc.get_freeze_count() > self._looks_at_all_from
+            if looks_at_all:
+                gc.unfreeze()
             gc.collect()
+            gc.freeze()
+            if looks_at_all:
+                self._looks_at_all_from = gc.get_freeze_count() + self._most_unseen
             self._last_ms, self._promotions = self._clock.monotonic_ms(), 0
             self._rest_ms = REST_FACTOR * (self._last_ms - now_ms)
             await asyncio.to_thread(_give_back)

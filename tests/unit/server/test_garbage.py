@@ -86,6 +86,30 @@ async def test_where_no_moment_is_quiet_everything_is_looked_at_after_ten_minute
 
 
 @pytest.mark.usefixtures("counters")
+async def test_what_a_look_has_left_alive_is_looked_at_again_when_much_more_has_come() -> None:
+    full = FullCollections(SystemClock(), is_busy=lambda: False, most_unseen=10_000)
+
+    async def look() -> None:
+        """Once things are quiet."""
+        full._rest_ms = 0.0
+        old_circle()
+        await full.look()
+        await full.look()
+
+    kept: list[object] = [Circle()]
+    left = weakref.ref(kept[0])
+    await look()
+    kept.clear()
+    await look()
+    assert left() is not None, "it was alive when it was looked at"
+    kept = [[number] for number in range(11_000)]
+    await look()
+    await look()
+    assert left() is None
+    del kept
+
+
+@pytest.mark.usefixtures("counters")
 async def test_freed_memory_goes_back_to_the_system_in_a_quiet_moment() -> None:
     full = FullCollections(SystemClock(), is_busy=lambda: False)
     blocks = [bytes(50_000) for _ in range(2_000)]
