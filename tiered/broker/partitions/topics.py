@@ -5,6 +5,8 @@ Owns the image and nothing else. Must never ask SQL: `feed` applies here what SQ
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
+from operator import attrgetter
 from uuid import UUID
 
 from tiered.broker.partitions.batch_checks import AS_SENT
@@ -155,5 +157,4 @@ class Topics:
         return [f"{topic.name}-{index}" for topic in self._with_unopened.values() for index in sorted(topic.unopened)]
 
     def partitions(self) -> Iterator[Partition]:
-        for topic in self:
-            yield from topic.partitions
+        return chain.from_iterable(map(attrgetter("partitions"), self))

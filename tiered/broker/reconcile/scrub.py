@@ -74,7 +74,7 @@ class Scrub:
         rate = settings.reconcile.tiered_scrub_max_bytes_per_second
         led = {
             partition.topic_partition: partition
-            async for partition in in_turns(list(self._topics.partitions()))
+            async for partition in in_turns(self._topics.partitions())
             if partition.leadership is not None and partition.cold_bytes > 0
         }
         now_ms = self._context.clock.monotonic_ms()

@@ -89,7 +89,7 @@ class IsrChanges:
 
     async def _look_for_laggards(self) -> None:
         now_ms = self._context.clock.monotonic_ms()
-        async for partition in in_turns(list(self._topics.partitions())):
+        async for partition in in_turns(self._topics.partitions()):
             leadership = partition.leadership
             if leadership is None or len(leadership.committed) <= leadership.min_isr:
                 continue

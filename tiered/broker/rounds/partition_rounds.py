@@ -164,7 +164,7 @@ class PartitionRounds:
     async def expire_producers(self) -> None:
         """Forgets producers that have written nothing for long."""
         now_ms = self._context.clock.now_ms()
-        async for partition in in_turns(list(self._topics.partitions())):
+        async for partition in in_turns(self._topics.partitions()):
             partition.producers.expire(now_ms, self._context.settings.log.producer_id_expiration_ms)
 
     async def bound_producers(self) -> None:

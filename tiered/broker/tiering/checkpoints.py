@@ -189,7 +189,7 @@ class CheckpointWriter:
                 configs=dict(topic.overrides),
                 replication_factor=self._image.replication_factor(topic.topic_id) or topic.replication_factor,
             )
-            async for topic in in_turns(list(self._topics))
+            async for topic in in_turns(self._topics)
             if not topic.is_internal
         ]
         return ClusterCheckpoint(
