@@ -30,6 +30,7 @@ WHOLE = {
     "tiered/broker/people/tail.py:LocalTopicTail.next": "one request of a person",
     "tiered/broker/reconcile/bucket.py:BucketComparison._examine": "one page of one partition, which is noted",
     "tiered/broker/reconcile/scrub.py:Scrub._go_on": "an error is noted for its object; only the pause is outside",
+    "tiered/broker/reconcile/unknown_topics.py:UnknownTopicObjects._page": "a page that is away is read again",
     "tiered/broker/replication/fetcher.py:ReplicaFetcher._take": "an error is noted; only a pause is outside",
     "tiered/broker/rounds/partition_rounds.py:PartitionRounds.bound_producers": "in memory",
     "tiered/broker/rounds/partition_rounds.py:PartitionRounds.look": "a flush notes its own errors",
