@@ -7,6 +7,7 @@ import pytest
 from tiered.broker.people.record_match import (
     MAX_MATCHED_BYTES,
     MAX_PARSED_BYTES,
+    MAX_PARSED_STRUCTURES,
     MAX_STEPS,
     all_of,
     with_header,
@@ -71,6 +72,12 @@ def test_broken_json_never_matches_and_breaks_nothing(value: bytes | None) -> No
 def test_json_that_is_too_large_to_be_parsed_is_left_out() -> None:
     large = json.dumps({"a": "x" * MAX_PARSED_BYTES}).encode()
     assert not with_json_field("a", None)(record(large))
+
+
+def test_json_of_too_many_objects_and_lists_is_left_out() -> None:
+    for count, is_given in ((MAX_PARSED_STRUCTURES - 1, True), (MAX_PARSED_STRUCTURES, False)):
+        value = b'{"a": 1, "b": [%s]}' % b",".join([b"[]"] * (count - 1))
+        assert with_json_field("a", "1")(record(value)) is is_given
 
 
 def test_text_and_header_are_sought_byte_by_byte_and_conditions_add_up() -> None:
