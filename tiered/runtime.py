@@ -12,7 +12,8 @@ import signal
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 from uuid import UUID, uuid4
 
@@ -104,8 +105,8 @@ class BlockingPool:
     """Runs blocking calls (disk, S3, SQL) on a few threads, with a bounded queue in front of them.
 
     `run` answers with the call's result or raises its exception. When `max_waiting` calls already wait
-    it raises `Throttled` instead of queueing more. A cancelled waiter never cancels the call itself: one that may take
-    minutes looks at `is_closing`, and ends soon.
+    it raises `Throttled` instead of queueing more. A waiter that is cancelled in `run` never cancels the call itself:
+    one that may take minutes looks at `is_closing`, and ends soon.
     """
 
     def __init__(self, name: str, *, threads: int, max_waiting: int = 10_000) -> None:
@@ -140,18 +141,39 @@ class BlockingPool:
         return self._pending
 
     async def run(self, call: Callable[..., T], *args: object) -> T:
+        # The future gets no local name: its exception's traceback holds this frame, so the two would hold each other.
+        return await asyncio.shield(self._awaitable(self._submitted(call, *args)))
+
+    async def run_to_end(self, call: Callable[..., T], *args: object, stop: Callable[[], None] | None = None) -> T:
+        """As `run`, but a cancelled waiter has the call `stop`, and waits until it has ended: a client that hangs up
+        and asks again has one call running, however often it does so. A call that has not begun never does."""
+        submitted = self._submitted(call, *args)
+        future = self._awaitable(submitted)
+        try:
+            return await asyncio.shield(future)
+        except asyncio.CancelledError:
+            if stop is not None:
+                stop()
+            submitted.cancel()
+            while not future.done():
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait({future})
+            raise
+        finally:
+            del future, submitted  # As above.
+
+    def _submitted(self, call: Callable[..., T], *args: object) -> Future[T]:
         if self._pending >= self._max_pending:
             raise Throttled(f"too many calls wait for the {self._name} threads; try again later")
-        # The future gets no local name: its exception's traceback holds this frame, so the two would hold each other.
-        return await asyncio.shield(self._begun(call, *args))
+        return self._executor.submit(call, *args)
 
-    def _begun(self, call: Callable[..., T], *args: object) -> "asyncio.Future[T]":
+    def _awaitable(self, submitted: Future[T]) -> asyncio.Future[T]:
         self._pending += 1
-        future = asyncio.get_running_loop().run_in_executor(self._executor, call, *args)
+        future = asyncio.wrap_future(submitted)
         future.add_done_callback(self._finished)
         return future
 
-    def _finished(self, future: "asyncio.Future[T]") -> None:
+    def _finished(self, future: asyncio.Future[T]) -> None:
         self._pending -= 1
         if not future.cancelled():
             future.exception()  # A waiter that went away leaves nobody else to fetch it.

@@ -57,3 +57,28 @@ async def test_a_long_call_is_told_that_its_pool_closes() -> None:
     await asyncio.to_thread(pool.close)
     assert ended.is_set()
     await running
+
+
+async def test_a_waiter_that_is_cancelled_ends_with_its_call_and_takes_back_one_that_has_not_begun() -> None:
+    pool = BlockingPool("test", threads=1)
+    began, stopped, may_end, second_ran = (threading.Event() for _ in range(4))
+
+    def call() -> None:
+        began.set()
+        may_end.wait(30)
+
+    first = asyncio.ensure_future(pool.run_to_end(call, stop=stopped.set))
+    second = asyncio.ensure_future(pool.run_to_end(second_ran.set))
+    await asyncio.to_thread(began.wait, 30)
+    second.cancel()
+    await asyncio.wait({second})
+    assert (second.cancelled(), pool.pending) == (True, 1)
+    for _ in range(2):
+        first.cancel()
+        await asyncio.wait({first}, timeout=0.02)
+    assert (first.done(), stopped.is_set()) == (False, True)
+    may_end.set()
+    await asyncio.wait({first})
+    assert (first.cancelled(), pool.pending) == (True, 0)
+    await asyncio.to_thread(pool.close)
+    assert not second_ran.is_set()

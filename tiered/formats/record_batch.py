@@ -13,7 +13,7 @@ Layout (big-endian), from Kafka's documentation of the message format:
 """
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -21,7 +21,7 @@ from fastcrc import crc32
 
 from tiered.errors import CorruptBatch
 from tiered.formats.compression import compress, decompress, decompressed
-from tiered.formats.record import MIN_RECORD_BYTES, Record, append_record, read_record
+from tiered.formats.record import MIN_RECORD_BYTES, Record, append_record, read_record, read_varint
 
 __all__ = [
     "HEADER_BYTES",
@@ -49,6 +49,8 @@ MAGIC: Final = 2
 MAGIC_POSITION: Final = 16
 """All versions of Kafka's record format have their magic byte at this position of a batch."""
 DEFAULT_MAX_DECOMPRESSED_BYTES: Final = 64 << 20
+LOOK_EVERY_RECORDS: Final = 1024
+"""How often whoever passes over records may end that."""
 
 _BEFORE_LENGTH_ENDS: Final = 12
 _CRC_POSITION: Final = 17
@@ -294,9 +296,17 @@ def recompressed(
 
 
 def records(
-    buffer: Buffer, position: int = 0, *, max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES
+    buffer: Buffer,
+    position: int = 0,
+    *,
+    start_offset: int = 0,
+    look: Callable[[], None] | None = None,
+    max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
 ) -> Iterator[Record]:
     """The records of the batch at `position`, in order. Control batches give their markers' raw records.
+
+    Those below `start_offset` are left out. Where no offset is missing they are passed over by their lengths alone, in
+    a tenth of the time. `look` is called now and then meanwhile, and what it raises ends that.
 
     Memory: the decompressed records, at most `max_decompressed_bytes`, and one record. Raises CorruptBatch
     for whatever is not exactly `record_count` well-formed records with increasing offsets within the batch,
@@ -308,9 +318,14 @@ def records(
     if not 0 <= header.record_count <= len(body) // MIN_RECORD_BYTES:
         raise CorruptBatch(f"{header.record_count} records do not fit into {len(body)} bytes")
     log_append_time_ms = header.max_timestamp_ms if header.is_log_append_time else None
-    at = 0
-    last_delta = -1
-    for _ in range(header.record_count):
+    at = passed = 0
+    if start_offset > header.base_offset and header.record_count == header.last_offset_delta + 1:
+        passed = min(start_offset - header.base_offset, header.record_count)
+        at = _behind(body, passed, look)
+    last_delta = passed - 1
+    for number in range(passed, header.record_count):
+        if look is not None and number % LOOK_EVERY_RECORDS == 0 and header.base_offset + last_delta < start_offset:
+            look()
         try:
             record, at = read_record(body, at, header.base_offset, header.base_timestamp_ms, log_append_time_ms)
         except IndexError:
@@ -319,9 +334,26 @@ def records(
         if not last_delta < delta <= header.last_offset_delta:
             raise CorruptBatch(f"offset delta {delta} after {last_delta}, in a batch of {header.last_offset_delta}")
         last_delta = delta
-        yield record
+        if record.offset >= start_offset:
+            yield record
     if at != len(body):
         raise CorruptBatch(f"{len(body) - at} bytes follow the last of {header.record_count} records")
+
+
+def _behind(body: bytes, count: int, look: Callable[[], None] | None) -> int:
+    """The position behind so many records, of which nothing but the lengths is read."""
+    at = 0
+    for number in range(count):
+        if look is not None and number % LOOK_EVERY_RECORDS == 0:
+            look()
+        try:
+            length, at = read_varint(body, at)
+        except IndexError:
+            raise CorruptBatch("a record goes beyond the end of its batch") from None
+        if length < 0:
+            raise CorruptBatch(f"a record of {length} bytes")
+        at += length
+    return at
 
 
 def encode_batch(

@@ -218,7 +218,13 @@ class BucketReader(TierReader):
     async def _in_store(self, partition: Any, offset: int, max_bytes: int, joined_bytes: int) -> ReadBatches | None:
         return await self._twice(partition, partial(super()._in_store, partition, offset, max_bytes, joined_bytes))
 
-    async def offset_for_timestamp(self, partition: Any, timestamp_ms: int) -> tuple[int, int] | None:
+    async def offset_for_timestamp(
+        self,
+        partition: Any,
+        timestamp_ms: int,
+        *,
+        ends_with_thread: bool = False,  # noqa: ARG002 - nothing is looked up on a disk
+    ) -> tuple[int, int] | None:
         return await self._twice(partition, partial(self._first_in_store, partition, timestamp_ms))
 
     async def max_timestamp(self, partition: Any) -> tuple[int, int] | None:

@@ -89,13 +89,18 @@ def test_a_search_goes_on_where_it_ended_without_loss_or_repeats(orders: BrokerP
 
 def test_records_of_a_batch_that_cannot_be_shown_are_named_and_the_search_goes_on(broker: BrokerProcess) -> None:
     create(broker, "spoilt")
-    for value in (b"one", bytes(40 << 20), b"two"):
-        produce(broker, "spoilt", batch([value], compression=Compression.ZSTD))
-    result = SearchResult(broker, "spoilt", regex="one|two")
-    assert result.values == [b"one", b"two"]
-    assert result.end["reason"] == "trouble"
-    assert "offsets 1 to 1" in result.troubles[0].data["message"]
-    assert result.end["read_bytes"] > 1000, "what cannot be shown was read all the same"
+    batches = [batch([value], compression=Compression.ZSTD) for value in (b"one", bytes(40 << 20), b"two")]
+    for data in batches:
+        produce(broker, "spoilt", data)
+    for query, values in ({"regex": "one|two"}, [b"one", b"two"]), ({"text": "absent"}, []):
+        result = SearchResult(broker, "spoilt", **query)
+        assert result.values == values
+        assert result.end["reason"] == "trouble"
+        assert "offsets 1 to 1" in result.troubles[0].data["message"]
+        assert result.end["read_bytes"] == sum(map(len, batches)), (
+            "what cannot be shown was read all the same, and once"
+        )
+        assert result.end["looked_records"] == 2
 
 
 def test_both_tiers_are_searched_and_the_times_of_both_are_known(make_broker: Callable[..., BrokerProcess]) -> None:
@@ -134,6 +139,9 @@ def test_records_whose_producer_was_late_are_found_though_newer_ones_lie_before_
     result = SearchResult(broker, "late", from_ms=FIRST_MS, to_ms=FIRST_MS + 20_000)
     assert result.values == [b"0", b"10"], "what is a minute newer ends it, and is named as the reason"
     assert (result.end["reason"], result.end["partitions"][0]["end_offset"]) == ("time", 3)
+    first = SearchResult(broker, "late", from_ms=FIRST_MS, to_ms=FIRST_MS + 20_000, limit=1)
+    rest = SearchResult(broker, "late", from_ms=FIRST_MS, to_ms=FIRST_MS + 20_000, last_id=first.last_id)
+    assert (first.values, rest.values, rest.end["reason"]) == ([b"0"], [b"10"], "time"), "the rest ends there as well"
     behind = SearchResult(broker, "late", from_ms=FIRST_MS, to_ms=FIRST_MS + 20_000, last_id=result.last_id)
     assert (behind.values, behind.end["reason"]) == ([b"5"], "done")
 

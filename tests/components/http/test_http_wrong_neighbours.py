@@ -7,12 +7,16 @@ from contextlib import contextmanager
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from tests.broker_process import BrokerProcess
 from tests.components.guarded_broker import GuardedBroker
+from tests.components.http.searches import SearchResult
+from tests.components.tiers import create
 from tests.support.http_logins import ask
+from tiered.ids import TopicPartition
 
 RIGHT = {
     "version": "1",
@@ -50,7 +54,7 @@ def neighbour(
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             meanwhile()
-            content = json.dumps(answer).encode()
+            content = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
             self.send_response(200)
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
@@ -93,3 +97,44 @@ def test_a_broker_that_is_unregistered_while_it_is_asked_is_not_there(guarded: G
         register()
         status, answer = ask(guarded, "GET", "/api/v1/brokers/2")
     assert (status, "broker 2 is not registered" in answer["message"]) == (404, True)
+
+
+@pytest.fixture(scope="module")
+def searched(guarded: GuardedBroker) -> None:
+    create(cast(BrokerProcess, guarded), "searched")
+
+
+@pytest.mark.parametrize(
+    ("partitions", "reason", "end", "names"),
+    [
+        ([], "bounds", "bounds", ""),
+        ([], "shutting_down", "trouble", "broker 2 has ended its search"),
+        ([{"partition": 5, "start_offset": 0, "next_offset": 9, "end_offset": 9}], "done", "trouble", "another form"),
+        ([{"partition": 0, "start_offset": 0, "next_offset": "x", "end_offset": 9}], "done", "trouble", "another form"),
+        ([{"partition": 0, "start_offset": 0, "next_offset": 9, "end_offset": 9}], "done", "done", ""),
+    ],
+)
+def test_a_search_is_done_only_where_the_leader_says_so_of_its_partitions(
+    guarded: GuardedBroker, searched: None, partitions: list[dict[str, Any]], reason: str, end: str, names: str
+) -> None:
+    topic = guarded.run(lambda: guarded.broker.topics.by_name("searched"))
+    fields = {"topic_id": str(topic.topic_id), "looked_records": 0, "read_bytes": 0, "matches": 0}
+    fields |= {"partitions": partitions, "reason": reason, "message": "as I say", "troubles": []}
+    event = b"event: end\nid: \ndata: %s\n\n" % json.dumps(fields).encode()
+    image = guarded.broker.image
+
+    def lead() -> None:
+        (row,) = image.rows_of(topic.topic_id)
+        image.put_row(replace(row, leader=2))
+
+    with neighbour(guarded, event) as register:
+        while True:  # This broker forgets the other with any change that it reads in SQL.
+            register()
+            guarded.run(lead)
+            result = SearchResult(guarded, "searched")
+            leader = image.leader_of(TopicPartition(topic.topic_id, 0))
+            if leader is not None and leader.broker_id == 2:
+                break
+    assert result.end["reason"] == end
+    assert all(names in trouble.data["message"] for trouble in result.troubles)
+    assert bool(result.troubles) == bool(names)

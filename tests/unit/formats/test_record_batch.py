@@ -207,3 +207,25 @@ def test_times_that_cannot_be_told_relative_to_each_other_are_not_written() -> N
     with pytest.raises(CorruptBatch, match="too far apart"):
         encode_batch([earliest, latest])
     assert decoded(encode_batch([earliest, middle])) == [earliest, middle]
+
+
+def test_records_below_an_offset_are_passed_over_whether_offsets_are_missing_or_not() -> None:
+    for step in (1, 3):
+        records = [Record(offset=step * number, timestamp_ms=1, key=None, value=b"v") for number in range(50)]
+        data = encode_batch(records)
+        for start_offset in range(50 * step + 2):
+            left = list(record_batch.records(data, start_offset=start_offset))
+            assert left == [record for record in records if record.offset >= start_offset]
+
+
+def test_passing_over_records_can_be_ended_and_believes_no_length() -> None:
+    def refuse() -> None:
+        raise InterruptedError
+
+    data = encode_batch([a_record(offset) for offset in range(3000)])
+    with pytest.raises(InterruptedError):
+        list(record_batch.records(data, start_offset=2000, look=refuse))
+    for length in (b"\x01", b"\xff\xff\x7f"):
+        body = length + bytes(20)
+        with pytest.raises(CorruptBatch):
+            list(record_batch.records(with_body(body, count=2, last_offset_delta=1), start_offset=1))

@@ -5,7 +5,7 @@ decode on the event loop, nor serve anything above what the caller may see. A co
 comes here: it gets batches, unread.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tiered.broker.partitions.readable import Readable
@@ -14,7 +14,7 @@ from tiered.errors import CorruptBatch, LogDirFailed, OffsetOutOfRange, StoreUna
 from tiered.file_slice import FileSlice, ReadBatches
 from tiered.formats import record_batch
 from tiered.formats.aborted_ranges import AbortedRange, AbortedRanges
-from tiered.formats.record_batch import BatchHeader, Record
+from tiered.formats.record_batch import LOOK_EVERY_RECORDS, BatchHeader, Record
 from tiered.rules.partition import read_plan
 from tiered.runtime import BlockingPool, Clock
 
@@ -23,8 +23,6 @@ MAX_WAITING_READS = 200
 # The largest read of a tier. A batch that is larger is read whole.
 READ_BYTES = 256 << 10
 MAX_DECOMPRESSED_BYTES = 32 << 20
-# How often the clock is looked at within a batch.
-LOOK_EVERY_RECORDS = 1024
 # Retention may take a segment between the plan and the read, over and over again.
 TRIES = 5
 
@@ -54,13 +52,21 @@ class Limits:
 class Page:
     """Records from one offset on: (offset, what `render` made of it). `next_offset` is where the next page begins.
 
-    `is_end` when nothing follows now; otherwise a limit ended the page, which may have no records then. `read_bytes`
-    are those of the batches whose end was reached: one of several pages counts once. A thread decoded for `worked_ms`.
+    `is_end` when nothing follows now; otherwise a limit ended the page, which may have no records then. A thread
+    decoded for `worked_ms`.
     """
 
     records: tuple[tuple[int, bytes], ...]
     next_offset: int
     is_end: bool
+    worked_ms: float = 0.0
+
+
+@dataclass(slots=True)
+class Cost:
+    """What reads have cost so far, however they ended. `read_bytes` are those of the batches whose end was reached: one
+    of several pages counts once. A thread decoded for `worked_ms`."""
+
     read_bytes: int = 0
     worked_ms: float = 0.0
 
@@ -72,9 +78,25 @@ class Undecodable(CorruptBatch):
         super().__init__(message)
         self.base_offset = base_offset
         self.end_offset = end_offset
-        self.read_bytes = 0
-        self.worked_ms = 0.0
-        """What the page has cost until then, as in `Page`."""
+
+
+class UnfinishedBatch:
+    """The records that follow in the batch in whose middle a page ended, so that the next page need not unpack the
+    batch anew. Has the unpacked batch in memory, MAX_DECOMPRESSED_BYTES at the most, until that page takes it."""
+
+    def __init__(self) -> None:
+        self._left: tuple[BatchHeader, int, Iterator[Record]] | None = None
+
+    def __bool__(self) -> bool:
+        return self._left is not None
+
+    def keep(self, header: BatchHeader, next_offset: int, records: Iterator[Record]) -> None:
+        self._left = header, next_offset, records
+
+    def take(self, header: BatchHeader, offset: int) -> Iterator[Record] | None:
+        """The records of this batch from `offset` on; None where others are kept."""
+        left, self._left = self._left, None
+        return left[2] if left is not None and left[:2] == (header, offset) else None
 
 
 class RecordReader:
@@ -84,8 +106,12 @@ class RecordReader:
     Control batches are left out.
     """
 
-    def __init__(self, tiers: TierReader, clock: Clock, threads_name: str = "decode") -> None:
+    def __init__(
+        self, tiers: TierReader, clock: Clock, threads_name: str = "decode", *, ends_with_threads: bool = False
+    ) -> None:
+        """With `ends_with_threads` a read that is cancelled ends when its thread has ended, which is soon."""
         self._tiers = tiers
+        self._ends_with_threads = ends_with_threads
         self._clock = clock
         self._pool = BlockingPool(threads_name, threads=DECODE_THREADS, max_waiting=MAX_WAITING_READS)
 
@@ -107,22 +133,24 @@ class RecordReader:
         render: Render,
         wanted: Wanted | None = None,
         is_over: Callable[[], bool] | None = None,
+        unfinished: UnfinishedBatch | None = None,
+        cost: Cost | None = None,
     ) -> Page:
         """The records from `offset` on that are `wanted`, rendered, within the limits. A thread asks `is_over` after
-        each record, and ends the page where that is true.
+        each record and each batch, and ends the page where that is true. `cost` grows also where the page fails.
 
         Raises Undecodable for a batch at the page's beginning, Throttled when too many wait, LogDirFailed,
         OffsetOutOfRange, CorruptObject, StoreUnavailable.
         """
         found: list[tuple[int, bytes]] = []
-        read_bytes, worked_ms = 0, 0.0
+        cost = Cost() if cost is None else cost
+        before_ms = cost.worked_ms
         left_bytes = limits.max_bytes
         deadline_ms = self._clock.monotonic_ms() + limits.max_ms
 
         def page(*, is_end: bool) -> Page:
-            return Page(
-                records=tuple(found), next_offset=offset, is_end=is_end, read_bytes=read_bytes, worked_ms=worked_ms
-            )
+            worked_ms = cost.worked_ms - before_ms
+            return Page(records=tuple(found), next_offset=offset, is_end=is_end, worked_ms=worked_ms)
 
         while len(found) < limits.max_records and left_bytes > 0:
             decoding = _Decoding(
@@ -134,27 +162,36 @@ class RecordReader:
                 wanted=wanted,
                 is_late=lambda: self._clock.monotonic_ms() >= deadline_ms,
                 is_over=is_over,
+                unfinished=unfinished,
             )
             try:
                 data = await self._range(partition, offset, committed_only)
                 if data is None:
                     return page(is_end=True)
-                await self._pool.run(self._timed, decoding, data.records, data.aborted if committed_only else ())
-            except Undecodable as error:
-                error.read_bytes, error.worked_ms = read_bytes + decoding.read_bytes, worked_ms + decoding.worked_ms
+                aborted = data.aborted if committed_only else ()
+                await self._decode(decoding, data.records, aborted)
+            except Undecodable:
                 if not found:
                     raise
-                read_bytes, worked_ms = error.read_bytes, error.worked_ms
+                decoding.read_bytes = 0  # The next page begins with that batch, which counts there.
                 return page(is_end=False)
             except (OSError, EOFError) as error:
                 raise LogDirFailed(f"{partition.name} cannot be read from the broker's disk: {error}") from error
-            read_bytes, worked_ms = read_bytes + decoding.read_bytes, worked_ms + decoding.worked_ms
+            finally:
+                cost.read_bytes += decoding.read_bytes
+                cost.worked_ms += decoding.worked_ms
             found += decoding.found
             left_bytes -= sum(len(rendered) for _, rendered in decoding.found)
             offset = decoding.offset
             if decoding.is_full:
                 break
         return page(is_end=False)
+
+    async def _decode(self, decoding: "_Decoding", part: FileSlice, aborted: Sequence[AbortedRange]) -> None:
+        if self._ends_with_threads:
+            await self._pool.run_to_end(self._timed, decoding, part, aborted, stop=decoding.stop)
+        else:
+            await self._pool.run(self._timed, decoding, part, aborted)
 
     def _timed(self, decoding: "_Decoding", part: FileSlice, aborted: Sequence[AbortedRange]) -> None:
         started_ms = self._clock.monotonic_ms()
@@ -184,6 +221,10 @@ class RecordReader:
         raise StoreUnavailable(f"{partition.name}: offset {offset} moves between the tiers; try again")
 
 
+class _Stopped(Exception):
+    """Nobody waits for the records any more."""
+
+
 class _Decoding:
     """One range of batches becoming records, on a thread. `offset` is how far it came."""
 
@@ -198,6 +239,7 @@ class _Decoding:
         wanted: Wanted | None,
         is_late: Callable[[], bool],
         is_over: Callable[[], bool] | None,
+        unfinished: UnfinishedBatch | None,
     ) -> None:
         self.offset = offset
         self.found: list[tuple[int, bytes]] = []
@@ -211,6 +253,12 @@ class _Decoding:
         self._wanted = wanted
         self._is_late = is_late
         self._is_over = is_over
+        self._unfinished = UnfinishedBatch() if unfinished is None else unfinished
+        self._is_stopped = False
+
+    def stop(self) -> None:
+        """From any thread: the thread that decodes ends soon."""
+        self._is_stopped = True
 
     def run(self, part: FileSlice, aborted: Sequence[AbortedRange]) -> None:
         """Raises Undecodable for the first batch; a later one ends the page before it."""
@@ -223,10 +271,12 @@ class _Decoding:
                 is_hidden = header.is_transactional and hidden.hold(header.producer_id, header.base_offset)
                 if not header.is_control and not is_hidden:
                     self._take_batch(data, position, header)
+            except _Stopped:
+                return
             except CorruptBatch as error:
-                self.read_bytes += header.size_bytes
                 if self.found or self.offset > start_offset:
                     return
+                self.read_bytes += header.size_bytes
                 raise Undecodable(
                     f"offsets {header.base_offset} to {header.last_offset} cannot be shown: {error}. Go on with offset "
                     f"{header.end_offset}, or read them with a consumer",
@@ -236,22 +286,14 @@ class _Decoding:
             self.offset = self.offset if self.is_full else header.end_offset
             if self.offset >= header.end_offset:
                 self.read_bytes += header.size_bytes
+            self.is_full = self.is_full or self._is_late() or self._must_end()
             if self.is_full:
-                return
-            if self._is_late():
-                self.is_full = True
                 return
 
     def _take_batch(self, data: bytes, position: int, header: BatchHeader) -> None:
-        record_batch.verify_crc(data, position, header.size_bytes)
         by_broker = header.is_log_append_time
-        packed = record_batch.records(data, position, max_decompressed_bytes=MAX_DECOMPRESSED_BYTES)
-        for number, record in enumerate(packed, start=1):
-            if record.offset < self.offset:
-                if number % LOOK_EVERY_RECORDS == 0 and self._is_over is not None and self._is_over():
-                    self.is_full = True
-                    return
-                continue
+        left = self._unfinished.take(header, self.offset) or self._unpacked(data, position, header)
+        for number, record in enumerate(left, start=1):
             if self._wanted is None or self._wanted(record):
                 rendered = self._render(StoredRecord(record=record, is_log_append_time=by_broker))
                 if len(rendered) > self._left_bytes and (self.found or not self._keeps_first):
@@ -261,7 +303,25 @@ class _Decoding:
                 self._left_bytes -= len(rendered)
             self.offset = record.offset + 1
             is_enough = len(self.found) >= self._max_records or self._left_bytes <= 0
-            is_enough = is_enough or (self._is_over is not None and self._is_over())
-            if is_enough or (number % LOOK_EVERY_RECORDS == 0 and self._is_late()):
+            if is_enough or self._must_end() or (number % LOOK_EVERY_RECORDS == 0 and self._is_late()):
                 self.is_full = True
+                if self.offset < header.end_offset:
+                    self._unfinished.keep(header, self.offset, left)
                 return
+
+    def _unpacked(self, data: bytes, position: int, header: BatchHeader) -> Iterator[Record]:
+        record_batch.verify_crc(data, position, header.size_bytes)
+        return record_batch.records(
+            data,
+            position,
+            start_offset=self.offset,
+            look=self._require_wanted,
+            max_decompressed_bytes=MAX_DECOMPRESSED_BYTES,
+        )
+
+    def _require_wanted(self) -> None:
+        if self._is_stopped:
+            raise _Stopped
+
+    def _must_end(self) -> bool:
+        return self._is_stopped or (self._is_over is not None and self._is_over())

@@ -14,7 +14,16 @@ from dataclasses import dataclass, replace
 from tiered.account import OwnersShares, OwnersTurns
 from tiered.broker.partitions.partition import Partition
 from tiered.broker.partitions.topics import Topic
-from tiered.broker.people.record_reader import Limits, Page, RecordReader, Render, Undecodable, Wanted
+from tiered.broker.people.record_reader import (
+    Cost,
+    Limits,
+    Page,
+    RecordReader,
+    Render,
+    Undecodable,
+    UnfinishedBatch,
+    Wanted,
+)
 from tiered.broker.tiering.tier_reader import TierReader
 from tiered.errors import Corrupt, OffsetOutOfRange, OutOfRange, PolicyViolation, Retriable, Throttled
 from tiered.formats.record_batch import Record
@@ -82,7 +91,7 @@ class RecordSearches:
         """`most` reads the setting `tiered.http.max.searches`."""
         self._tiers = tiers
         self._clock = clock
-        self._records = RecordReader(tiers, clock, "search")
+        self._records = RecordReader(tiers, clock, "search", ends_with_threads=True)
         self._most = most
         self._turns = OwnersTurns()
         # Parts of searches at other brokers wait for no search of this one: the two could wait for each other.
@@ -118,10 +127,15 @@ class RecordSearches:
                 yield
 
     async def steps(
-        self, topic: Topic, numbers: Sequence[int], sought: Sought, positions: Mapping[int, int]
+        self,
+        topic: Topic,
+        numbers: Sequence[int],
+        sought: Sought,
+        positions: Mapping[int, int],
+        charge: Callable[[Cost], None],
     ) -> AsyncGenerator[Step, None]:
         """Looks at the partitions in turn until the offsets where they end now. It begins at `positions`, in the others
-        at the first record that is not too old."""
+        at the first record that is not too old. `charge` takes what a piece has cost, also where it was cancelled."""
         pending: dict[int, tuple[Partition, Place]] = {}
         for number in numbers:
             partition = topic.hosted(number)
@@ -131,20 +145,27 @@ class RecordSearches:
                 continue
             try:
                 place = await self._first_place(partition, sought, positions.get(number))
-            except (Retriable, OutOfRange, Corrupt) as error:
-                yield Step(places={}, troubles=(Trouble(partition=number, message=str(error)),))
+            except (Retriable, OutOfRange, Corrupt, OSError, EOFError) as error:
+                is_disk = isinstance(error, OSError | EOFError)
+                message = f"{partition.name} cannot be read from the broker's disk: {error}" if is_disk else str(error)
+                yield Step(places={}, troubles=(Trouble(partition=number, message=message),))
                 continue
             pending[number] = partition, place
             yield Step(places={number: place})
         while pending := {number: state for number, state in pending.items() if _is_unfinished(state[1])}:
             for number, (partition, place) in list(pending.items()):
-                step, place_after = await self._piece(partition, number, place, sought)
-                yield step
-                if place_after is None:
-                    del pending[number]
-                    continue
-                pending[number] = partition, place_after
-                await asyncio.sleep(step.worked_ms * REST_SHARE / 1000.0)
+                unfinished, place_after = UnfinishedBatch(), place
+                while True:
+                    step, after = await self._piece(partition, number, place_after, sought, unfinished, charge)
+                    yield step
+                    await asyncio.sleep(step.worked_ms * REST_SHARE / 1000.0)
+                    if after is None:
+                        del pending[number]
+                        break
+                    pending[number], place_after = (partition, after), after
+                    # One batch at a time is kept unpacked: the other partitions wait for its end.
+                    if not unfinished or not _is_unfinished(after):
+                        break
 
     async def _first_place(self, partition: Partition, sought: Sought, position: int | None) -> Place:
         end_offset = partition.last_stable_offset if sought.committed_only else partition.high_watermark
@@ -152,21 +173,47 @@ class RecordSearches:
         if position is not None:
             start_offset = position
         elif sought.from_ms is not None:
-            first = await self._tiers.offset_for_timestamp(partition, sought.from_ms)
+            first = await self._tiers.offset_for_timestamp(partition, sought.from_ms, ends_with_thread=True)
             start_offset = end_offset if first is None else first[0]
         is_cut = False
-        if sought.to_ms is not None and position is None:
-            behind = await self._tiers.offset_for_timestamp(partition, sought.to_ms + LATE_MS)
-            is_cut = behind is not None and behind[0] < end_offset
-            end_offset = end_offset if behind is None else min(behind[0], end_offset)
+        if sought.to_ms is not None and start_offset < end_offset:
+            late_ms = sought.to_ms + LATE_MS
+            behind = await self._tiers.offset_for_timestamp(partition, late_ms, ends_with_thread=True)
+            # Whoever goes on from there has read that it is cut, and wants what is behind it.
+            is_cut = behind is not None and behind[0] < end_offset and (position is None or position < behind[0])
+            end_offset = behind[0] if is_cut and behind is not None else end_offset
         end_offset = max(start_offset, end_offset)
         return Place(start_offset=start_offset, next_offset=start_offset, end_offset=end_offset, is_cut=is_cut)
 
     async def _piece(
-        self, partition: Partition, number: int, place: Place, sought: Sought
+        self,
+        partition: Partition,
+        number: int,
+        place: Place,
+        sought: Sought,
+        unfinished: UnfinishedBatch,
+        charge: Callable[[Cost], None],
     ) -> tuple[Step, Place | None]:
         """What it brought, and the place after it; None where the partition cannot be read on."""
-        look = _Look(sought, place.end_offset, self._clock)
+        look, cost = _Look(sought, place.end_offset, self._clock), Cost()
+        try:
+            step, after = await self._looked(partition, number, place, look, unfinished, cost)
+        finally:
+            charge(cost)
+        looked_records, read_bytes, worked_ms = look.looked_records, cost.read_bytes, cost.worked_ms
+        return replace(step, looked_records=looked_records, read_bytes=read_bytes, worked_ms=worked_ms), after
+
+    async def _looked(
+        self,
+        partition: Partition,
+        number: int,
+        place: Place,
+        look: "_Look",
+        unfinished: UnfinishedBatch,
+        cost: Cost,
+    ) -> tuple[Step, Place | None]:
+        """The same, with its cost apart."""
+        sought = look.sought
         try:
             page = await self._records.read(
                 partition,
@@ -176,10 +223,11 @@ class RecordSearches:
                 render=sought.render(number),
                 wanted=look.is_wanted,
                 is_over=look.is_over,
+                unfinished=unfinished,
+                cost=cost,
             )
         except Undecodable as error:
-            step, after = _skipped(number, place, error.end_offset, str(error))
-            return replace(step, read_bytes=error.read_bytes, worked_ms=error.worked_ms), after
+            return _skipped(number, place, error.end_offset, str(error))
         except OffsetOutOfRange:
             start_offset = partition.log_start_offset
             if place.next_offset < start_offset:
@@ -188,19 +236,17 @@ class RecordSearches:
             return _skipped(number, place, place.end_offset, "its log ends below where the search is")
         except (Retriable, Corrupt) as error:
             return Step(places={}, troubles=(Trouble(partition=number, message=str(error)),)), None
-        finally:
-            look.end()
-        place_after = _moved(place, place.end_offset if page.is_end else page.next_offset)
-        return _found(number, page, place_after, look.looked_records), place_after
+        return _found(number, page, place, partition, sought)
 
 
 class _Look:
-    """One piece: counts the records, and ends it on the thread that decodes. The time counts from its first record, and
-    is as long as it took to come there: a large batch must be decompressed, and gone through, anew for each piece."""
+    """One piece: counts the records, and ends it on the thread that decodes. The time counts from its first record, or
+    from the first batch without any, and is as long as it took to come there: when a search begins in the middle of a
+    large batch, that must be unpacked, and gone through, first."""
 
     def __init__(self, sought: Sought, end_offset: int, clock: Clock) -> None:
         self.looked_records = 0
-        self._sought = sought
+        self.sought = sought
         self._end_offset = end_offset
         self._clock = clock
         self._began_ms = clock.monotonic_ms()
@@ -212,10 +258,9 @@ class _Look:
             self._is_over = True
             return False
         if self._end_ms is None:
-            now_ms = self._clock.monotonic_ms()
-            self._end_ms = now_ms + min(MAX_PIECE_MS, max(PIECE_MS, now_ms - self._began_ms))
+            self._begin(self._clock.monotonic_ms())
         self.looked_records += 1
-        sought = self._sought
+        sought = self.sought
         if sought.from_ms is not None and record.timestamp_ms < sought.from_ms:
             return False
         if sought.to_ms is not None and record.timestamp_ms > sought.to_ms:
@@ -223,11 +268,12 @@ class _Look:
         return sought.wanted is None or sought.wanted(record)
 
     def is_over(self) -> bool:
-        return self._is_over or (self._end_ms is not None and self._clock.monotonic_ms() >= self._end_ms)
+        now_ms = self._clock.monotonic_ms()
+        return self._is_over or now_ms >= (self._begin(now_ms) if self._end_ms is None else self._end_ms)
 
-    def end(self) -> None:
-        """A thread that still decodes for it ends with the record at hand."""
-        self._is_over = True
+    def _begin(self, now_ms: float) -> float:
+        self._end_ms = now_ms + min(MAX_PIECE_MS, max(PIECE_MS, now_ms - self._began_ms))
+        return self._end_ms
 
 
 def _is_unfinished(place: Place) -> bool:
@@ -243,11 +289,19 @@ def _skipped(number: int, place: Place, to_offset: int, message: str) -> tuple[S
     return Step(places={number: after}, troubles=(Trouble(partition=number, message=message),)), after
 
 
-def _found(number: int, page: Page, place: Place, looked_records: int) -> Step:
-    return Step(
-        records=tuple((number, offset, rendered) for offset, rendered in page.records),
-        places={number: place},
-        looked_records=looked_records,
-        read_bytes=page.read_bytes,
-        worked_ms=page.worked_ms,
-    )
+def _found(number: int, page: Page, place: Place, partition: Partition, sought: Sought) -> tuple[Step, Place | None]:
+    """What a page has brought, and the place after it; None where the log has come to end before what is looked for."""
+    records = tuple((number, offset, rendered) for offset, rendered in page.records)
+    after = _moved(place, page.next_offset)
+    if page.is_end and _is_unfinished(after):
+        readable_end = partition.last_stable_offset if sought.committed_only else partition.high_watermark
+        if readable_end < place.end_offset:
+            message = (
+                f"it can be read up to offset {readable_end} now, and could up to {place.end_offset} when the search "
+                "began: its leader may have changed; go on in a moment"
+            )
+            return Step(
+                records=records, places={number: after}, troubles=(Trouble(partition=number, message=message),)
+            ), None
+        after = _moved(place, place.end_offset)
+    return Step(records=records, places={number: after}), after

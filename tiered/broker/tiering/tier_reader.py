@@ -74,14 +74,18 @@ class TierReader:
         if not resident.is_resident(part):
             await self._disk.run(resident.make_resident, part)
 
-    async def offset_for_timestamp(self, partition: Partition, timestamp_ms: int) -> tuple[int, int] | None:
-        """(offset, timestamp) of the first record at or after `timestamp_ms`; None when there is none."""
+    async def offset_for_timestamp(
+        self, partition: Partition, timestamp_ms: int, *, ends_with_thread: bool = False
+    ) -> tuple[int, int] | None:
+        """(offset, timestamp) of the first record at or after `timestamp_ms`; None when there is none. Raises OSError
+        when the disk fails. With `ends_with_thread` a cancelled look-up ends when its thread has ended."""
+        run = self._lookups.run_to_end if ends_with_thread else self._lookups.run
 
         async def look() -> tuple[int, int] | None:
             first = await self._first_in_store(partition, timestamp_ms)
             if first is not None:
                 return first
-            return await self._lookups.run(partition.log.offset_for_timestamp, timestamp_ms, partition.high_watermark)
+            return await run(partition.log.offset_for_timestamp, timestamp_ms, partition.high_watermark)
 
         return await _in_both_tiers(partition, look)
 

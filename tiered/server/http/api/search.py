@@ -7,7 +7,7 @@ right to the topic and the place of a search are there, nor for a client that ha
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cache
 from typing import Any
@@ -65,8 +65,9 @@ _REGEX = query_text(
 )
 _JSON_PATH = query_text(
     "json_path",
-    f"Only records whose value is JSON, of {record_match.MAX_PARSED_BYTES >> 10} KiB at most, and has this field, like "
-    "items.0.sku or $.items[0].sku.",
+    f"Only records whose value is JSON, of {record_match.MAX_PARSED_BYTES >> 10} KiB and "
+    f"{record_match.MAX_PARSED_STRUCTURES:,} objects and lists at most, and has this field, like items.0.sku or "
+    "$.items[0].sku.",
     max_length=500,
 )
 _JSON_VALUE = query_text(
@@ -104,9 +105,7 @@ async def search(request: web.Request) -> web.StreamResponse:
         texts = ((parameter.name, parameter.text_in(request)) for parameter in FOR_LEADERS)
         query = {name: text for name, text in texts if text is not None}
         steps: asyncio.Queue[Step | None] = asyncio.Queue(maxsize=1)
-        stream = _Stream(
-            request, response, topic, {number: positions[number] for number in numbers if number in positions}
-        )
+        stream = _Stream(request, response, topic, numbers, positions)
         async with open_sources(request, topic, numbers, sought, positions, query=query, steps=steps):
             try:
                 await stream.run(steps, _LIMIT.of(request))
@@ -124,7 +123,12 @@ class _Stream:
     """Events on their way to one client, and how far the search is."""
 
     def __init__(
-        self, request: web.Request, response: web.StreamResponse, topic: Topic, positions: Mapping[int, int]
+        self,
+        request: web.Request,
+        response: web.StreamResponse,
+        topic: Topic,
+        numbers: Sequence[int],
+        positions: Mapping[int, int],
     ) -> None:
         self._broker = request.app[BROKER]
         self._request = request
@@ -132,7 +136,8 @@ class _Stream:
         self._topic = topic
         self.worked_ms = 0.0
         """How long the last step took that was taken."""
-        self._positions = dict(positions)
+        self._numbers = numbers
+        self._positions = {number: positions[number] for number in numbers if number in positions}
         self._places: dict[int, Place] = {}
         self._troubles: list[Trouble] = []
         self._trouble_count = 0
@@ -216,7 +221,8 @@ class _Stream:
         if self._troubles:
             first = self._troubles[0]
             return "trouble", f"not all could be looked at, of partition {first.partition} for one: {first.message}"
-        if all(place.next_offset >= place.end_offset for place in self._places.values()):
+        places = [self._places.get(number) for number in self._numbers]
+        if all(place is not None and place.next_offset >= place.end_offset for place in places):
             if any(place.is_cut for place in self._places.values()):
                 return "time", f"everything was looked at up to the first records of a later time; {_GO_ON} behind them"
             return "done", "everything was looked at"

@@ -16,12 +16,13 @@ from aiohttp import web
 
 from tiered import account
 from tiered.broker.partitions.topics import Topic
+from tiered.broker.people.record_reader import Cost
 from tiered.broker.people.record_search import Place, Sought, Step, Trouble
 from tiered.errors import TieredError
 from tiered.rules.security.quotas import QuotaKey
 from tiered.server.http.api.record_choice import event_id_of
 from tiered.server.http.door.keys import BROKER
-from tiered.server.http.door.quotas import count_and_rest, rest_while_owed
+from tiered.server.http.door.quotas import count, rest_while_owed
 from tiered.server.http.neighbours.answering_broker import leader_elsewhere
 from tiered.server.http.neighbours.event_stream import EventSplitter, ReadEvent
 from tiered.server.http.neighbours.forward import Neighbour, Unreachable, asking
@@ -83,19 +84,23 @@ async def _read_here(
     steps: Steps,
 ) -> None:
     """What it reads and how long threads work for it counts for its principal, and it rests while too much is owed."""
-    async with aclosing(request.app[BROKER].searches.steps(topic, numbers, sought, positions)) as pieces:
+
+    def charge(cost: Cost) -> None:
+        if payer is not None and payer.charge is not None:
+            payer.charge(cost.worked_ms)
+        count(request, QuotaKey.CONSUMER_BYTE_RATE, cost.read_bytes)
+
+    async with aclosing(request.app[BROKER].searches.steps(topic, numbers, sought, positions, charge)) as pieces:
         async for step in pieces:
-            if payer is not None and payer.charge is not None:
-                payer.charge(step.worked_ms)
             await steps.put(step)
-            await count_and_rest(request, QuotaKey.CONSUMER_BYTE_RATE, step.read_bytes)
+            await rest_while_owed(request, QuotaKey.CONSUMER_BYTE_RATE)
             await rest_while_owed(request, QuotaKey.REQUEST_PERCENTAGE)
 
 
 async def _read_elsewhere(
     request: web.Request, topic: Topic, to: Neighbour, numbers: Sequence[int], path: str, *, steps: Steps
 ) -> None:
-    reader = _LeadersEvents(topic, to)
+    reader = LeadersEvents(topic, to, numbers)
     try:
         async with asking(request, to, "GET", path) as answer:
             if answer.status != 200:
@@ -107,8 +112,7 @@ async def _read_elsewhere(
                     step = reader.step(event)
                     if step is not None:
                         await steps.put(step)
-        if not reader.has_ended:
-            raise Unreachable(f"broker {to.broker_id} has broken off its search; go on with it in a moment")
+        reader.require_ended()
     except TieredError as error:
         left = [number for number in numbers if number not in reader.finished]
         await steps.put(
@@ -116,11 +120,13 @@ async def _read_elsewhere(
         )
 
 
-class _LeadersEvents:
-    """The events of another broker's search as steps of this one."""
+class LeadersEvents:
+    """The events of another broker's search as steps of this one. No event is believed that speaks of a partition which
+    that broker was not to look at."""
 
-    def __init__(self, topic: Topic, to: Neighbour) -> None:
-        self.has_ended = False
+    def __init__(self, topic: Topic, to: Neighbour, numbers: Sequence[int]) -> None:
+        self._numbers = frozenset(numbers)
+        self._end: Mapping[str, Any] | None = None
         self.finished: set[int] = set()
         self._topic_id = str(topic.topic_id)
         self._to = to
@@ -134,32 +140,49 @@ class _LeadersEvents:
         try:
             fields = json.loads(event.data)
             if event.name == "match":
-                records = ((int(fields["partition"]), int(fields["offset"]), event.data),)
+                records = ((self._partition(fields), int(fields["offset"]), event.data),)
                 return Step(records=records, places={})
             if event.name == "trouble":
-                return Step(places={}, troubles=(Trouble(**fields),))
+                trouble = Trouble(partition=self._partition(fields), message=str(fields["message"]))
+                return Step(places={}, troubles=(trouble,))
             if fields["topic_id"] != self._topic_id:
                 raise Unreachable(f"broker {self._to.broker_id} has another topic of this name")
-            self.has_ended = event.name == "end"
+            if event.name == "end":
+                self._end = fields
             return self._moved(fields)
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise Unreachable(
                 f"broker {self._to.broker_id} writes its search in another form: is it of another version?"
             ) from error
 
+    def require_ended(self) -> None:
+        """Returns when its last event says that it has looked as far as it was to look. Raises Unreachable."""
+        if self._end is None:
+            raise Unreachable(f"broker {self._to.broker_id} has broken off its search; go on with it in a moment")
+        if self._end.get("reason") in ("refused", "topic_deleted", "shutting_down"):
+            raise Unreachable(
+                f"broker {self._to.broker_id} has ended its search: {str(self._end.get('message'))[:200]}; go on with "
+                "it in a moment"
+            )
+
     def _moved(self, fields: Mapping[str, Any]) -> Step:
         places = {
-            place["partition"]: Place(
-                **{name: place[name] for name in ("start_offset", "next_offset", "end_offset")},
+            self._partition(place): Place(
+                **{name: int(place[name]) for name in ("start_offset", "next_offset", "end_offset")},
                 is_cut=place.get("is_cut", False) is True,
             )
             for place in fields["partitions"]
         }
         self.finished = {number for number, place in places.items() if place.next_offset >= place.end_offset}
-        looked_records = fields["looked_records"] - self._looked_records
-        read_bytes = fields["read_bytes"] - self._read_bytes
-        self._looked_records, self._read_bytes = fields["looked_records"], fields["read_bytes"]
+        looked_before, read_before = self._looked_records, self._read_bytes
+        self._looked_records, self._read_bytes = int(fields["looked_records"]), int(fields["read_bytes"])
+        looked_records, read_bytes = self._looked_records - looked_before, self._read_bytes - read_before
         return Step(places=places, looked_records=looked_records, read_bytes=read_bytes)
+
+    def _partition(self, fields: Mapping[str, Any]) -> int:
+        if fields["partition"] not in self._numbers:
+            raise ValueError("a partition that this broker was not to look at")
+        return int(fields["partition"])
 
 
 def _path(topic: Topic, numbers: Sequence[int], positions: Mapping[int, int], query: Mapping[str, str]) -> str:

@@ -48,9 +48,9 @@ def _event(block: bytes) -> ReadEvent:
     for line in block.split(b"\n"):
         field, _, value = line.partition(b": ")
         if field == b"event":
-            name = value.decode()
+            name = value.decode("utf-8", "replace")
         elif field == b"id":
-            event_id = value.decode()
+            event_id = value.decode("utf-8", "replace")
         elif field == b"data":
             data = value
     return ReadEvent(name, event_id, data)
