@@ -173,7 +173,8 @@ def http_address_option(parser: argparse.ArgumentParser) -> None:
         "--http",
         metavar="URL",
         default=os.environ.get("TIERED_HTTP_URL") or os.environ.get("TIERED_HTTP") or Unnamed(DEFAULT_HTTP),
-        help=f"a broker's HTTP address (TIERED_HTTP_URL, else TIERED_HTTP, else {DEFAULT_HTTP})",
+        help=f"a broker's HTTP address, or several with commas between them, of which the first that answers is asked "
+        f"(TIERED_HTTP_URL, else TIERED_HTTP, else {DEFAULT_HTTP})",
     )
 
 

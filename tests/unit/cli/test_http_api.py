@@ -1,6 +1,7 @@
 """The catalogue's answers, however long or wrong, become segments or a failure that says what to do."""
 
 import json
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,8 +14,9 @@ import pytest
 from tiered.cli import main
 from tiered.cli.arguments import Unnamed
 from tiered.cli.brokers.own_facts import broker_versions
+from tiered.cli.client import http_api
 from tiered.cli.client.http_api import HttpApi
-from tiered.cli.failure import CommandFailed
+from tiered.cli.failure import CommandFailed, UsageError
 from tiered.peer.broker_admin import DescribedBroker, DescribedCluster
 
 Answer = Callable[[str], tuple[int, bytes]]
@@ -129,6 +131,34 @@ def test_a_broker_that_is_not_there_is_a_failure_that_says_how_to_start_one() ->
         HttpApi("127.0.0.1:1").topics()
 
 
+def test_an_address_that_hangs_does_not_keep_a_request_from_the_others(
+    serving: Callable[[Answer], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths: list[str] = []
+
+    def answer(path: str) -> tuple[int, bytes]:
+        paths.append(path)
+        return 200, b'{"topics": []}'
+
+    monkeypatch.setattr(http_api, "FIRST_TRY_MS", 100)
+    with socket.create_server(("127.0.0.1", 0)) as hung:  # It accepts, and nobody reads.
+        url = f"http://127.0.0.1:{hung.getsockname()[1]}"
+        api = HttpApi(f"{url}, 127.0.0.1:1,{serving(answer)}")
+        assert (api.topics(), api.topics()) == ([], [])
+        assert paths == ["/healthz", "/api/v1/topics", "/api/v1/topics"], "the choice is made once"
+        monkeypatch.setattr(http_api, "TIMEOUT_S", 0.3)
+        with pytest.raises(CommandFailed, match=f"cannot reach {url}: .*timed out"):
+            HttpApi(f"127.0.0.1:1,{url}").topics()
+    with pytest.raises(CommandFailed, match=r"cannot reach 127\.0\.0\.1:2"):
+        HttpApi("127.0.0.1:1,127.0.0.1:2").topics()
+
+
+@pytest.mark.parametrize("text", ["127.0.0.1:1,", "127.0.0.1:1,ftp://x", ","])
+def test_each_of_several_addresses_must_be_one(text: str) -> None:
+    with pytest.raises(UsageError, match="must be a URL"):
+        HttpApi(text)
+
+
 def described(cluster_id: str) -> DescribedCluster:
     brokers = {
         number: DescribedBroker(broker_id=number, host="h", port=9092, rack=None, is_fenced=number == 3)
@@ -174,7 +204,7 @@ def test_an_address_that_nobody_named_gets_no_password(
     plain = HttpApi._ask
 
     def ask(self: HttpApi, method: str, path: str, sent: object = None) -> dict[str, Any]:
-        logins.append("Authorization" in self._login)
+        logins.extend("Authorization" in address.login for address in self._addresses)
         return plain(self, method, path, sent)
 
     monkeypatch.setattr(HttpApi, "_ask", ask)
