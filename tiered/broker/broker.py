@@ -410,6 +410,11 @@ class Broker:
         """Between the end of `start` and the beginning of `stop`."""
         return self.state.serving
 
+    @property
+    def store_trouble(self) -> StoreTrouble | None:
+        """What keeps this broker from the object store: the newest operation's trouble, else the last look's."""
+        return self.store.trouble or self.store_reach.trouble
+
     # Start and stop
 
     async def start(
@@ -657,7 +662,7 @@ class Broker:
         failed = [partition.name for partition in self.topics.partitions() if partition.log.failed]
         backlog_bytes, backlog_age_ms = self.upload_backlog()
         held_back_partitions, held_back_ms = self.held_back()
-        trouble = self.store.trouble or self.store_reach.trouble
+        trouble = self.store_trouble
         return {
             "serving": self.serving,
             "broker": self.broker_id,

@@ -188,6 +188,11 @@ class ReadReplica:
             self._stored_settings, self._taken_settings = stored, taken
         return self._taken_settings
 
+    @property
+    def store_trouble(self) -> StoreTrouble | None:
+        """What the newest operation of the object store met."""
+        return self.store.trouble
+
     def health(self) -> dict[str, Any]:
         """`serving`, how old the view is, and what an operator should look at."""
         unreadable = self.topics.unreadable
@@ -197,8 +202,8 @@ class ReadReplica:
             "broker": self.broker_id,
             "cluster_id": self.cluster_id,
             "view_age_ms": int(self.topics.age_ms),
-            "store_away": self.store.trouble is StoreTrouble.AWAY,
-            "store_trouble": None if self.store.trouble is None else self.store.trouble.value,
+            "store_away": self.store_trouble is StoreTrouble.AWAY,
+            "store_trouble": None if self.store_trouble is None else self.store_trouble.value,
             "unreadable_partitions": list(unreadable[:100]),
         }
 

@@ -14,10 +14,13 @@ from confluent_kafka import admin
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.broker_process import BrokerProcess
+from tests.components.guarded_broker import GuardedBroker
 from tests.components.tiers import eventually
 from tests.fault_s3.moto_server import aws_environment
+from tests.support.http_logins import ask
 from tests.support.topics import create
 from tests.support.transactional_producers import begun
+from tiered.errors import StoreTrouble
 
 ROOT = Path(__file__).resolve().parents[3]
 DOCUMENT = ROOT / "docs/metrics.md"
@@ -316,3 +319,18 @@ def test_a_store_that_is_away_is_counted_as_failed_and_a_missing_object_is_not(t
         assert away.times.failures() == {"head": 1}
         assert away.retries > 0
         away.close()
+
+
+def test_metrics_and_readiness_say_the_same_of_the_store(tmp_path: Path) -> None:
+    with GuardedBroker(tmp_path / "data", "super.users=User:ANONYMOUS") as guarded:
+
+        def after_a_look(trouble: StoreTrouble | None) -> tuple[str | None, bool]:
+            reach = guarded.broker.store_reach
+            guarded.run(lambda: setattr(reach, "_look_due_ms", float("inf")))
+            guarded.run(lambda: setattr(reach, "_trouble", trouble))
+            (_, ready), (_, text) = ask(guarded, "GET", "/readyz"), ask(guarded, "GET", "/metrics")
+            return ready["store_trouble"], b'tiered_store_trouble{kind="away"} 1\n' in text
+
+        # No operation has failed yet: the store takes the first one's connection and does not answer.
+        assert after_a_look(StoreTrouble.AWAY) == ("away", True)
+        assert after_a_look(None) == (None, False)

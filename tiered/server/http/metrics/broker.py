@@ -125,12 +125,6 @@ _OF_STORE = (
         lambda store: store.times.failures(),
         "operation",
     ),
-    gauge(
-        "tiered_store_trouble",
-        "1 for the kind of trouble that the newest operation of the object store met.",
-        lambda store: {each.value: int(each is store.trouble) for each in StoreTrouble},
-        "kind",
-    ),
     counter("tiered_store_retries_total", "Requests to the store that were repeated.", "retries"),
     counter("tiered_store_slow_downs_total", "Times the store asked to slow down.", "slow_downs"),
     counter("tiered_store_timeouts_total", "Requests that the store did not answer.", "timeouts"),
@@ -141,6 +135,12 @@ _OF_STORE = (
         "requests",
         "class",
     ),
+)
+_STORE_TROUBLE = gauge(
+    "tiered_store_trouble",
+    "1 for the kind of trouble that the newest operation of the object store met, or a look at it since.",
+    lambda service: {each.value: int(each is service.store_trouble) for each in StoreTrouble},
+    "kind",
 )
 _OF_BROKER = (
     counter(
@@ -313,7 +313,7 @@ _OF_CLIENTS = (
 )
 METRICS: tuple[Metric, ...] = (
     *(*DESCRIBED.values(), *_RENAMED_COUNTERS, *_THROTTLED, *_OF_REQUESTS, *_OF_CLUSTER, *_OF_CACHE, *_OF_STORE),
-    *(*_OF_BROKER, *_OF_TRANSACTIONS),
+    *(_STORE_TROUBLE, *_OF_BROKER, *_OF_TRANSACTIONS),
     *(*_OF_DISK, *_WHAT_RUNS, *_OF_PROCESS, *BY_NAME, *_OF_CLIENTS),
 )
 """All that a broker tells of itself."""
@@ -349,6 +349,7 @@ def families_of_any(service: Broker | ReadReplica, facts: ProcessFacts) -> Itera
     """The cache of cold chunks, the object store and the process, of a broker as of a read replica."""
     yield from families_of(_OF_CACHE, service.cold_reader.cache_state)
     yield from families_of(_OF_STORE, service.store)
+    yield from families_of((_STORE_TROUBLE,), service)
     yield from families_of(_WHAT_RUNS, service)
     yield from families_of(_OF_PROCESS, facts)
 
