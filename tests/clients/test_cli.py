@@ -198,6 +198,7 @@ def test_a_topics_life(tiered: Tiered) -> None:
     assert [line for line in table if line not in nobody] == [line for line in table if "only disks have" in line]
     assert any(line.startswith("what only disks have is not known: cannot reach http://127.0.0.1:1") for line in nobody)
     assert tiered.out("topics", "list", "--under-replicated").startswith(b"no under-replicated topic; every replica")
+    assert tiered.out("topics", "list", "--under-min-isr").startswith(b"no topic under min.insync.replicas; enough")
     assert tiered.out("topics", "delete", "life") == b"life deleted\n"
     assert "life" not in tiered.out("topics", "list", "--quiet").decode().split()
 

@@ -249,7 +249,9 @@ def test_a_plan_of_kafkas_own_tool_is_taken(tiered: Command, tmp_path: Path) -> 
     assert tiered.replicas("planned") == [[2, 3]]
 
 
-def test_a_move_is_throttled_shown_and_cancelled(tiered: Command, tmp_path: Path) -> None:
+def test_a_move_is_throttled_shown_and_cancelled(
+    tiered: Command, three_brokers: "ThreeBrokers", tmp_path: Path
+) -> None:
     lines = tmp_path / "long-lines"
     lines.write_text("".join(f"{number:01000}\n" for number in range(3_000)))
     tiered("topics", "create", "slow", "--replication-factor", "1", "-c", "remote.storage.enable=false")
@@ -265,6 +267,14 @@ def test_a_move_is_throttled_shown_and_cancelled(tiered: Command, tmp_path: Path
     assert (listed["topic"], listed["under_replicated"]) == ("slow", 1)
     assert tiered("topics", "list", "--under-replicated", "-q") == "slow\n"
     assert tiered("topics", "list", "--under-replicated").splitlines()[1].split()[-1] == "1"
+    assert "slow" not in tiered("topics", "list", "--under-min-isr", "-q").split()
+    tiered("topics", "alter", "slow", "-c", "min.insync.replicas=2")
+    (listed,) = [topic for topic in tiered.json("topics", "list", "--under-min-isr") if topic["topic"] == "slow"]
+    facts = three_brokers.broker(1).get("/api/v1/topics/slow")["partitions"]
+    assert listed["under_min_isr"] == sum(partition["under_min_isr"] for partition in facts) == 1
+    (row,) = [line for line in tiered("topics", "list", "--under-min-isr").splitlines() if line.startswith("slow ")]
+    assert row.split()[-1] == "1"
+    tiered("topics", "alter", "slow", "--delete-config", "min.insync.replicas")
     described = tiered("topics", "describe", "slow").splitlines()
     assert described[0].endswith(", 1 partition under-replicated")
     assert described[2].split()[4:6] == [str(before[0]), str(target)], "in sync, and not"

@@ -245,7 +245,7 @@ def _concern(health: Mapping[str, Any]) -> tuple[str, str] | None:
     if health.get("sql_away"):
         return "the metadata store does not answer", "See the broker's log, and the database."
     if count := health.get("under_min_isr_partitions"):
-        advice = "Bring back a broker that has a replica: `tiered topics list --under-replicated`."
+        advice = "Bring back a broker that has a replica: `tiered topics list --under-min-isr`."
         return f"{count} partitions have fewer replicas in sync than min.insync.replicas: acks=all is refused", advice
     if int(health.get("held_back_ms", 0)) > HELD_BACK_MS:
         seconds = int(health["held_back_ms"]) // 1000

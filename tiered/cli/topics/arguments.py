@@ -23,8 +23,15 @@ def add_topics(commands: "Commands[Parser]") -> None:
 
     listing = command(actions, "list", "topics.commands:run_list", "list topics")
     listing.add_argument("--internal", action="store_true", help="show internal topics as well")
-    listing.add_argument(
+    chosen = listing.add_mutually_exclusive_group()
+    chosen.add_argument(
         "--under-replicated", action="store_true", help="those alone that have a partition with a replica out of sync"
+    )
+    chosen.add_argument(
+        "--under-min-isr",
+        action="store_true",
+        help="those alone that have a partition with fewer replicas in sync than min.insync.replicas: acks=all is "
+        "refused",
     )
     listing.add_argument("-q", "--quiet", action="store_true", help="names alone, one a line")
 

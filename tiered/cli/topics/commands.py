@@ -47,22 +47,29 @@ async def run_list(arguments: argparse.Namespace, cluster: Cluster) -> None:
     found = [each for each in await all_topics(cluster) if arguments.internal or not each.is_internal]
     if arguments.under_replicated:
         found = [topic for topic in found if _under_replicated(topic)]
-    if arguments.quiet and not arguments.json:
+    is_names_alone = arguments.quiet and not arguments.json
+    configs = await _listed_configs(cluster, found) if arguments.under_min_isr or not is_names_alone else {}
+    if arguments.under_min_isr:
+        found = [topic for topic in found if _under_min_isr(topic, configs)]
+    if is_names_alone:
         for each in found:
             say(each.name)
         return
-    listed = await _listed(cluster, found)
+    listed = await _listed(cluster, found, configs)
     if arguments.json:
         print_json(listed)
     elif found:
         titles = "TOPIC >PARTITIONS >REPLICAS >LOCAL POLICY ID"
         rows = [_listed_row(topic) for topic in listed]
-        if arguments.under_replicated:
-            titles += " >UNDER-REPLICATED"
-            rows = [[*row, topic["under_replicated"]] for row, topic in zip(rows, listed, strict=True)]
+        for count in ("under_replicated", "under_min_isr"):
+            if getattr(arguments, count):
+                titles += f" >{count.replace('_', '-').upper()}"
+                rows = [[*row, topic[count]] for row, topic in zip(rows, listed, strict=True)]
         print_table(titles, rows)
     elif arguments.under_replicated:
         say(await none_to_see(cluster, "under-replicated topic", "every replica is in sync"))
+    elif arguments.under_min_isr:
+        say(await none_to_see(cluster, "topic under min.insync.replicas", "enough replicas are in sync for acks=all"))
     else:
         say(await none_to_see(cluster, "topic", "`tiered topics create NAME` makes one"))
 
@@ -78,12 +85,22 @@ def min_in_sync_warning(configs: Mapping[str, str | None], replicas: int) -> str
     )
 
 
-async def _listed(cluster: Cluster, topics: Sequence[TopicMetadata]) -> list[dict[str, Any]]:
+Configs = Mapping[tuple[str, str], str | None]
+"""Values by topic and config."""
+
+
+async def _listed_configs(cluster: Cluster, topics: Sequence[TopicMetadata]) -> Configs:
+    """What `list` shows of the topics' configs, or needs for it."""
+    if not topics:
+        return {}
+    answer = await describe_configs(cluster, [each.name for each in topics], keys=("cleanup.policy", MIN_IN_SYNC))
+    return {(each.resource_name, config.name): config.value for each in answer for config in each.configs or ()}
+
+
+async def _listed(cluster: Cluster, topics: Sequence[TopicMetadata], configs: Configs) -> list[dict[str, Any]]:
     """The topics with their policies and the bytes on their leaders' disks; None for what is not known."""
     leaders = {each.leader_id for topic in topics for each in topic.partitions if each.leader_id >= 0}
     disks = dict(zip(leaders, await asyncio.gather(*(local_disk(cluster, each) for each in leaders)), strict=True))
-    answer = await describe_configs(cluster, [each.name for each in topics], keys=("cleanup.policy",)) if topics else ()
-    policies = {each.resource_name: config.value for each in answer for config in each.configs or ()}
     found = []
     for topic in topics:
         held = [(disks.get(each.leader_id), (topic.name, each.partition)) for each in topic.partitions]
@@ -92,7 +109,8 @@ async def _listed(cluster: Cluster, topics: Sequence[TopicMetadata]) -> list[dic
         found.append(
             {
                 **_summary(topic),
-                "cleanup_policy": policies.get(topic.name),
+                "under_min_isr": _under_min_isr(topic, configs),
+                "cleanup_policy": configs.get((topic.name, "cleanup.policy")),
                 "local_bytes": sum(known) if len(known) == len(sizes) else None,
             }
         )
@@ -297,6 +315,15 @@ def _summary(topic: TopicMetadata) -> dict[str, Any]:
 def _under_replicated(topic: TopicMetadata) -> list[int]:
     """The partitions that have a replica which is not in sync."""
     return [partition.partition for partition in topic.partitions if partition.out_of_sync_replicas]
+
+
+def _under_min_isr(topic: TopicMetadata, configs: Configs) -> int | None:
+    """How many partitions refuse acks=all, as brokers count them: more replicas than there are need not be in sync.
+    None where min.insync.replicas is not known."""
+    wanted = configs.get((topic.name, MIN_IN_SYNC)) or ""
+    if not (wanted.isascii() and wanted.isdigit()):
+        return None
+    return sum(len(each.in_sync_replicas) < min(int(wanted), len(each.replicas)) for each in topic.partitions)
 
 
 def _report(
