@@ -63,7 +63,7 @@ class Page:
 
 
 @dataclass(slots=True)
-class Cost:
+class ReadCost:
     """What reads have cost so far, however they ended. `read_bytes` are those of the batches whose end was reached: one
     of several pages counts once. A thread decoded for `worked_ms`."""
 
@@ -134,7 +134,7 @@ class RecordReader:
         wanted: Wanted | None = None,
         is_over: Callable[[], bool] | None = None,
         unfinished: UnfinishedBatch | None = None,
-        cost: Cost | None = None,
+        cost: ReadCost | None = None,
     ) -> Page:
         """The records from `offset` on that are `wanted`, rendered, within the limits. A thread asks `is_over` after
         each record and each batch, and ends the page where that is true. `cost` grows also where the page fails.
@@ -143,7 +143,7 @@ class RecordReader:
         OffsetOutOfRange, CorruptObject, StoreUnavailable.
         """
         found: list[tuple[int, bytes]] = []
-        cost = Cost() if cost is None else cost
+        cost = ReadCost() if cost is None else cost
         before_ms = cost.worked_ms
         left_bytes = limits.max_bytes
         deadline_ms = self._clock.monotonic_ms() + limits.max_ms

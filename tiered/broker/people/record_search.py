@@ -15,9 +15,9 @@ from tiered.account import OwnersShares, OwnersTurns
 from tiered.broker.partitions.partition import Partition
 from tiered.broker.partitions.topics import Topic
 from tiered.broker.people.record_reader import (
-    Cost,
     Limits,
     Page,
+    ReadCost,
     RecordReader,
     Render,
     Undecodable,
@@ -132,7 +132,7 @@ class RecordSearches:
         numbers: Sequence[int],
         sought: Sought,
         positions: Mapping[int, int],
-        charge: Callable[[Cost], None],
+        charge: Callable[[ReadCost], None],
     ) -> AsyncGenerator[Step, None]:
         """Looks at the partitions in turn until the offsets where they end now. It begins at `positions`, in the others
         at the first record that is not too old. `charge` takes what a piece has cost, also where it was cancelled."""
@@ -192,10 +192,10 @@ class RecordSearches:
         place: Place,
         sought: Sought,
         unfinished: UnfinishedBatch,
-        charge: Callable[[Cost], None],
+        charge: Callable[[ReadCost], None],
     ) -> tuple[Step, Place | None]:
         """What it brought, and the place after it; None where the partition cannot be read on."""
-        look, cost = _Look(sought, place.end_offset, self._clock), Cost()
+        look, cost = _Look(sought, place.end_offset, self._clock), ReadCost()
         try:
             step, after = await self._looked(partition, number, place, look, unfinished, cost)
         finally:
@@ -210,7 +210,7 @@ class RecordSearches:
         place: Place,
         look: "_Look",
         unfinished: UnfinishedBatch,
-        cost: Cost,
+        cost: ReadCost,
     ) -> tuple[Step, Place | None]:
         """The same, with its cost apart."""
         sought = look.sought

@@ -15,7 +15,7 @@ from tests.support.transactions import end, write
 from tests.unit.broker.context import SetClock
 from tests.unit.broker.tiering.tiers import SEGMENTS, Tiers, tiers
 from tiered.broker.people import record_search
-from tiered.broker.people.record_reader import Cost, StoredRecord, Wanted
+from tiered.broker.people.record_reader import ReadCost, StoredRecord, Wanted
 from tiered.broker.people.record_search import RecordSearches, Sought, Step
 from tiered.broker.tiering.tier_reader import TierReader
 from tiered.errors import PolicyViolation, Throttled
@@ -70,7 +70,7 @@ class Looking:
     """The searches of a broker whose topic `orders` is in `made`, and what each piece has cost."""
 
     def __init__(self, made: Tiers) -> None:
-        self.costs: list[Cost] = []
+        self.costs: list[ReadCost] = []
         self._topic = made.topics.by_name("orders")
         self.tiers = TierReader(made.cold_reader, made.context.disk, made.context.counters)
         self.searches = RecordSearches(self.tiers, made.clock, lambda: 4)

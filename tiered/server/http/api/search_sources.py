@@ -16,7 +16,7 @@ from aiohttp import web
 
 from tiered import account
 from tiered.broker.partitions.topics import Topic
-from tiered.broker.people.record_reader import Cost
+from tiered.broker.people.record_reader import ReadCost
 from tiered.broker.people.record_search import Place, Sought, Step, Trouble
 from tiered.errors import TieredError
 from tiered.rules.security.quotas import QuotaKey
@@ -85,7 +85,7 @@ async def _read_here(
 ) -> None:
     """What it reads and how long threads work for it counts for its principal, and it rests while too much is owed."""
 
-    def charge(cost: Cost) -> None:
+    def charge(cost: ReadCost) -> None:
         if payer is not None and payer.charge is not None:
             payer.charge(cost.worked_ms)
         count(request, QuotaKey.CONSUMER_BYTE_RATE, cost.read_bytes)
