@@ -6,7 +6,7 @@ Owns how far back such a read goes. Must never leave out a record above the offs
 from dataclasses import dataclass
 
 from tiered.broker.partitions.readable import Readable
-from tiered.broker.people.record_reader import Limits, RecordReader, Render, StoredRecord, Undecodable, Wanted
+from tiered.broker.people.record_reader import Limits, ReadCost, RecordReader, Render, StoredRecord, Undecodable, Wanted
 from tiered.errors import Corrupt, OutOfRange, Retriable
 
 MAX_BYTES = 1 << 20
@@ -46,7 +46,7 @@ async def newest_records(
         return render(stored)
 
     end_offset = partition.last_stable_offset if committed_only else partition.high_watermark
-    offset, problem = max(partition.log_start_offset, end_offset - count), None
+    offset, problem, cost = max(partition.log_start_offset, end_offset - count), None, ReadCost()
     for _ in range(DAMAGED_BATCHES):
         try:
             page = await reader.read(
@@ -56,6 +56,7 @@ async def newest_records(
                 committed_only=committed_only,
                 render=noting_time,
                 wanted=wanted,
+                cost=cost,
             )
         except Undecodable as error:
             offset, problem = error.end_offset, str(error)
@@ -66,7 +67,7 @@ async def newest_records(
         return NewestRecords(
             records=tuple((timestamps_ms[offset], offset, rendered) for offset, rendered in page.records),
             next_offset=page.next_offset,
-            worked_ms=page.worked_ms,
+            worked_ms=cost.worked_ms,
             problem=problem,
         )
-    return NewestRecords(records=(), next_offset=end_offset, problem=problem)
+    return NewestRecords(records=(), next_offset=end_offset, worked_ms=cost.worked_ms, problem=problem)

@@ -52,14 +52,12 @@ class Limits:
 class Page:
     """Records from one offset on: (offset, what `render` made of it). `next_offset` is where the next page begins.
 
-    `is_end` when nothing follows now; otherwise a limit ended the page, which may have no records then. A thread
-    decoded for `worked_ms`.
+    `is_end` when nothing follows now; otherwise a limit ended the page, which may have no records then.
     """
 
     records: tuple[tuple[int, bytes], ...]
     next_offset: int
     is_end: bool
-    worked_ms: float = 0.0
 
 
 @dataclass(slots=True)
@@ -144,13 +142,11 @@ class RecordReader:
         """
         found: list[tuple[int, bytes]] = []
         cost = ReadCost() if cost is None else cost
-        before_ms = cost.worked_ms
         left_bytes = limits.max_bytes
         deadline_ms = self._clock.monotonic_ms() + limits.max_ms
 
         def page(*, is_end: bool) -> Page:
-            worked_ms = cost.worked_ms - before_ms
-            return Page(records=tuple(found), next_offset=offset, is_end=is_end, worked_ms=worked_ms)
+            return Page(records=tuple(found), next_offset=offset, is_end=is_end)
 
         while len(found) < limits.max_records and left_bytes > 0:
             decoding = _Decoding(

@@ -34,6 +34,8 @@ MAX_PIECE_MS = 1_000.0
 PIECE_BYTES = 256 << 10
 REST_SHARE = 1.0
 """How long a search rests after each piece, by how long a thread worked for it: half of one core at the most."""
+MAX_REST_MS = 1_000.0
+"""The bound of the rest at the end of a search."""
 LATE_MS = 60_000
 """Records of several producers lie in a log nearly in the order of their times: a search for those until a time ends at
 the first that is so much newer, and says so. Behind it there may be older ones, where a clock was wrong, or where
@@ -84,6 +86,13 @@ class Sought:
     render: Callable[[int], Render]
 
 
+@dataclass(slots=True)
+class Turn:
+    """While a search runs. A thread worked for `worked_ms` at its last piece."""
+
+    worked_ms: float = 0.0
+
+
 class RecordSearches:
     """The searches of one broker: one of each principal at a time, on threads that pages and tails do not wait for."""
 
@@ -111,20 +120,26 @@ class RecordSearches:
         self._records.close()
 
     @asynccontextmanager
-    async def place(self, *, is_part: bool) -> AsyncIterator[None]:
-        """While a search may run; `is_part` of one that another broker passed on. Raises Throttled, PolicyViolation."""
+    async def place(self, *, is_part: bool) -> AsyncIterator[Turn]:
+        """While a search may run; `is_part` of one that another broker passed on. At its end it has no place any more,
+        and rests before the same principal's next one may begin. Raises Throttled, PolicyViolation."""
         most = self._most()
         if most == 0:
             raise PolicyViolation("no records are searched at this broker: tiered.http.max.searches is 0")
-        turns = self._turns_of_parts if is_part else self._turns
+        turns, turn = self._turns_of_parts if is_part else self._turns, Turn()
         async with turns.taken():
-            with self._shares.taken(most) as is_taken:
-                if not is_taken:
-                    raise Throttled(
-                        f"{self.running} searches run at this broker, as many as may (tiered.http.max.searches); try "
-                        "again in a moment"
-                    )
-                yield
+            try:
+                with self._shares.taken(most) as is_taken:
+                    if not is_taken:
+                        raise Throttled(
+                            f"{self.running} searches run at this broker, as many as may (tiered.http.max.searches); "
+                            "try again in a moment"
+                        )
+                    yield turn
+            finally:
+                # Also where the client has gone: who hangs up and asks again, or asks for one record after the other,
+                # would never rest.
+                await asyncio.sleep(min(MAX_REST_MS, turn.worked_ms * REST_SHARE) / 1000.0)
 
     async def steps(
         self,

@@ -43,6 +43,25 @@ async def test_no_more_searches_run_than_the_setting_says_parts_of_others_includ
         assert made.running == 1
 
 
+async def test_a_search_that_is_cancelled_gives_up_its_place_and_rests_in_its_turn() -> None:
+    made, began = searches(1), asyncio.Event()
+
+    async def visit() -> None:
+        async with made.place(is_part=False) as turn:
+            turn.worked_ms = 300.0
+            began.set()
+            await asyncio.sleep(30)
+
+    async with asyncio.timeout(20):
+        visiting = asyncio.ensure_future(visit())
+        await began.wait()
+        visiting.cancel()
+        await asyncio.sleep(0)
+        assert (made.running, visiting.done()) == (0, False)
+        with pytest.raises(asyncio.CancelledError):
+            await visiting
+
+
 async def test_none_run_where_the_setting_is_zero() -> None:
     with pytest.raises(PolicyViolation, match=r"tiered\.http\.max\.searches"):
         async with searches(0).place(is_part=False):

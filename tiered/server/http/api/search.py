@@ -14,9 +14,10 @@ from typing import Any
 
 from aiohttp import web
 
+from tiered import account
 from tiered.broker.partitions.topics import Topic
 from tiered.broker.people import record_match
-from tiered.broker.people.record_reader import Wanted
+from tiered.broker.people.record_reader import ReadCost, Wanted
 from tiered.broker.people.record_search import Place, Sought, Step, Trouble
 from tiered.broker.people.tail import check_count, ended
 from tiered.errors import InvalidRequest, NotAuthorized
@@ -38,7 +39,7 @@ from tiered.server.http.api.records import ISOLATION, READ_COMMITTED
 from tiered.server.http.api.search_sources import open_sources
 from tiered.server.http.api.tail import CONTENT_TYPE, FIELD_BYTES
 from tiered.server.http.door.keys import BROKER
-from tiered.server.http.door.quotas import require_none_owed
+from tiered.server.http.door.quotas import count, require_none_owed
 from tiered.server.http.door.rights import is_broker, require_still
 from tiered.server.http.messages import schema
 from tiered.server.http.messages.origin import is_forwarded
@@ -52,7 +53,6 @@ MAX_RECORDS = 2_000_000
 MAX_BYTES = 512 << 20
 MAX_MS = 30_000.0
 PROGRESS_MS = 250.0
-MAX_REST_MS = 1_000.0
 MAX_TROUBLES = 100
 """The bound of those that the last event repeats."""
 
@@ -96,7 +96,15 @@ async def search(request: web.Request) -> web.StreamResponse:
     check_count(topic, len(numbers))
     positions = last_positions(request, topic)
     is_part = is_forwarded(request) and (is_broker(request) or not broker.authentication.tells_brokers)
-    async with broker.searches.place(is_part=is_part):
+    payer = account.current()
+    async with broker.searches.place(is_part=is_part) as turn:
+
+        def charge(cost: ReadCost) -> None:
+            turn.worked_ms = cost.worked_ms
+            if payer is not None and payer.charge is not None:
+                payer.charge(cost.worked_ms)
+            count(request, QuotaKey.CONSUMER_BYTE_RATE, cost.read_bytes)
+
         # To compile an expression takes milliseconds, and its principal may send as many as it likes.
         sought = await asyncio.to_thread(_sought, request)
         response = web.StreamResponse(headers={"Content-Type": CONTENT_TYPE, "X-Accel-Buffering": "no"})
@@ -106,7 +114,7 @@ async def search(request: web.Request) -> web.StreamResponse:
         query = {name: text for name, text in texts if text is not None}
         steps: asyncio.Queue[Step | None] = asyncio.Queue(maxsize=1)
         stream = _Stream(request, response, topic, numbers, positions)
-        async with open_sources(request, topic, numbers, sought, positions, query=query, steps=steps):
+        async with open_sources(request, topic, numbers, sought, positions, query=query, steps=steps, charge=charge):
             try:
                 await stream.run(steps, _LIMIT.of(request))
             except ConnectionResetError:
@@ -114,8 +122,6 @@ async def search(request: web.Request) -> web.StreamResponse:
             except TimeoutError:
                 if request.transport is not None:
                     request.transport.abort()  # It has not read what was found.
-        # Here too, or who asks for one record again and again would never rest.
-        await asyncio.sleep(min(MAX_REST_MS, stream.worked_ms) / 1000.0)
     return response
 
 
@@ -134,8 +140,6 @@ class _Stream:
         self._request = request
         self._response = response
         self._topic = topic
-        self.worked_ms = 0.0
-        """How long the last step took that was taken."""
         self._numbers = numbers
         self._positions = {number: positions[number] for number in numbers if number in positions}
         self._places: dict[int, Place] = {}
@@ -172,7 +176,6 @@ class _Stream:
     def _taken(self, step: Step, limit: int) -> list[bytes]:
         """The events of one step. Where more matches would come than are wanted, the place stays behind the last."""
         events: list[bytes] = []
-        self.worked_ms = step.worked_ms
         self._looked_records += step.looked_records
         self._read_bytes += step.read_bytes
         for partition, offset, rendered in step.records:

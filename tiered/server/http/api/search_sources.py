@@ -7,14 +7,13 @@ passed on.
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
 from urllib.parse import quote, urlencode
 
 from aiohttp import web
 
-from tiered import account
 from tiered.broker.partitions.topics import Topic
 from tiered.broker.people.record_reader import ReadCost
 from tiered.broker.people.record_search import Place, Sought, Step, Trouble
@@ -22,7 +21,7 @@ from tiered.errors import TieredError
 from tiered.rules.security.quotas import QuotaKey
 from tiered.server.http.api.record_choice import event_id_of
 from tiered.server.http.door.keys import BROKER
-from tiered.server.http.door.quotas import count, rest_while_owed
+from tiered.server.http.door.quotas import rest_while_owed
 from tiered.server.http.neighbours.answering_broker import leader_elsewhere
 from tiered.server.http.neighbours.event_stream import EventSplitter, ReadEvent
 from tiered.server.http.neighbours.forward import Neighbour, Unreachable, asking
@@ -40,9 +39,10 @@ async def open_sources(
     *,
     query: Mapping[str, str],
     steps: Steps,
+    charge: Callable[[ReadCost], None],
 ) -> AsyncIterator[None]:
     """Within the block the sources put their steps into `steps`, and None behind the last. `query` is what leaders
-    elsewhere are asked for, besides partitions and positions."""
+    elsewhere are asked for, besides partitions and positions; `charge` takes what is read here."""
     here: list[int] = []
     elsewhere: dict[Neighbour, list[int]] = {}
     troubles: list[Trouble] = []
@@ -53,13 +53,12 @@ async def open_sources(
             troubles.append(Trouble(partition=number, message=str(error)))
             continue
         (here if leader is None else elsewhere.setdefault(leader, [])).append(number)
-    payer = account.current()
 
     async def run() -> None:
         if troubles:
             await steps.put(Step(places={}, troubles=tuple(troubles)))
         async with asyncio.TaskGroup() as sources:
-            sources.create_task(_read_here(request, topic, here, sought, positions, payer=payer, steps=steps))
+            sources.create_task(_read_here(request, topic, here, sought, positions, charge=charge, steps=steps))
             for to, its in elsewhere.items():
                 path = _path(topic, its, positions, query)
                 sources.create_task(_read_elsewhere(request, topic, to, its, path, steps=steps))
@@ -80,16 +79,10 @@ async def _read_here(
     sought: Sought,
     positions: Mapping[int, int],
     *,
-    payer: account.Account | None,
+    charge: Callable[[ReadCost], None],
     steps: Steps,
 ) -> None:
-    """What it reads and how long threads work for it counts for its principal, and it rests while too much is owed."""
-
-    def charge(cost: ReadCost) -> None:
-        if payer is not None and payer.charge is not None:
-            payer.charge(cost.worked_ms)
-        count(request, QuotaKey.CONSUMER_BYTE_RATE, cost.read_bytes)
-
+    """It rests while its principal owes too much of what `charge` has counted."""
     async with aclosing(request.app[BROKER].searches.steps(topic, numbers, sought, positions, charge)) as pieces:
         async for step in pieces:
             await steps.put(step)
