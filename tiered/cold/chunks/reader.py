@@ -8,7 +8,7 @@ bytes that fail a check (T8).
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
@@ -70,6 +70,8 @@ class ColdReader:
         self._pool = pool
         # Cutting a cached chunk must not queue behind downloads from a store that is away.
         self._cutting = BlockingPool("cold-cut", threads=1)
+        # Nor behind look-ups by time: a hostile batch of a million records takes seconds to look through.
+        self._looking = BlockingPool("cold-look", threads=1)
         self._open_tail_bytes = open_tail_bytes
         self._opening: SingleFlight[UUID, SegmentTail] = SingleFlight()
         self._tails: OrderedDict[UUID, tuple[SegmentTail, int]] = OrderedDict()
@@ -95,6 +97,7 @@ class ColdReader:
         await self._opening.stop()
         await self._cache.stop()
         await asyncio.to_thread(self._cutting.close)
+        await asyncio.to_thread(self._looking.close)
 
     async def read(
         self,
@@ -116,7 +119,8 @@ class ColdReader:
         chunk, was_held = await self._chunk_in_order(place, tail.chunks, index, following)
         end_offset = row.last_offset + 1
         if offset > row.first_offset or row.length > max_bytes:
-            chunk, end_offset = await self._examine(place, _cut, chunk, offset, max_bytes)
+            with self._naming(place):
+                chunk, end_offset = await self._cutting.run(_cut, chunk, offset, max_bytes)
         elif was_held:
             chunk, index = self._joined(place, tail.chunks, index, chunk, min(max_bytes, joined_bytes), following)
             end_offset = tail.chunks[index].last_offset + 1
@@ -135,7 +139,7 @@ class ColdReader:
             if self._greatest_known(place, index) < timestamp_ms:
                 continue
             chunk = await self._chunk(place, tail.chunks, index)
-            found = await self._examine(place, _first_at, chunk, row.headers_are_proven, timestamp_ms, start_offset)
+            found = await self._look(place, _first_at, chunk, row.headers_are_proven, timestamp_ms, start_offset)
             if found is not None:
                 return found
             if not row.max_timestamp_is_proven and start_offset <= row.first_offset:
@@ -158,7 +162,7 @@ class ColdReader:
             if best is not None and (-bound_ms, row.first_offset) > (-best[1], best[0]):
                 continue
             chunk = await self._chunk(place, tail.chunks, index)
-            found = await self._examine(place, _greatest_of, chunk, row.headers_are_proven, start_offset)
+            found = await self._look(place, _greatest_of, chunk, row.headers_are_proven, start_offset)
             if not row.max_timestamp_is_proven and start_offset <= row.first_offset:
                 self._keep_greatest(place, index, NO_TIMESTAMP_MS if found is None else found[1])
             if found is not None and (best is None or (-found[1], found[0]) < (-best[1], best[0])):
@@ -316,9 +320,16 @@ class ColdReader:
 
     # Checks
 
-    async def _examine(self, place: ExpectedSegment, examine: Callable[..., T], *arguments: object) -> T:
+    async def _look(self, place: ExpectedSegment, look: Callable[..., T], *arguments: object) -> T:
+        """A look-up by time that is cancelled ends with its thread, so that whoever asks again and again has one."""
+        with self._naming(place):
+            return await self._looking.run_to_end(look, *arguments)
+
+    @contextmanager
+    def _naming(self, place: ExpectedSegment) -> Iterator[None]:
+        """Raises CorruptObject for a chunk whose bytes are not what they should be."""
         try:
-            return await self._cutting.run(examine, *arguments)
+            yield
         except (Corrupt, EOFError) as error:
             self.state.corrupt += 1
             # The end of a file that somebody has cut since its chunk was checked.

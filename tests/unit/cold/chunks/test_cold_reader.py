@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import threading
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,7 @@ from tests.support.claimed_times import WRONG, claiming
 from tests.unit.cold.forged_tables import Change, boundary_moved, forged, gap_made
 from tests.unit.cold.reader_lab import Lab
 from tests.unit.cold.stored_segments import StoredSegment, batches, place_of, store_segment
+from tiered.cold.chunks import reader
 from tiered.errors import CorruptObject, ObjectMissing, TieredError
 from tiered.formats import record_batch
 from tiered.formats.batch_times import UNPROVEN
@@ -352,5 +354,33 @@ def test_a_table_with_other_offsets_leaves_no_record_out(lab: Lab, change: Chang
         for offset in range(second - 5, second):
             with pytest.raises(CorruptObject, match=NAMED):
                 await lab.read(stored, offset, max_bytes=1 << 20)
+
+    lab.run(test)
+
+
+def test_no_read_waits_for_a_lookup_by_time_and_one_that_is_cancelled_leaves_no_thread(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = stored_in(lab)
+    began, may_end = threading.Event(), threading.Event()
+
+    def slow(*_: object) -> None:
+        began.set()
+        may_end.wait(30)
+
+    monkeypatch.setattr(reader, "_first_at", slow)
+
+    async def test() -> None:
+        lookups = [asyncio.ensure_future(lab.at_time(stored, 1200)) for _ in range(3)]
+        await asyncio.to_thread(began.wait, 30)
+        async with asyncio.timeout(20):
+            assert (await lab.read(stored, 399, max_bytes=1)).length > 0
+        for lookup in lookups:
+            lookup.cancel()
+        await asyncio.wait(lookups, timeout=0.05)
+        assert sorted(lookup.done() for lookup in lookups) == [False, True, True], "what had not begun never does"
+        may_end.set()
+        await asyncio.wait(lookups)
+        assert all(lookup.cancelled() for lookup in lookups)
 
     lab.run(test)
