@@ -186,7 +186,12 @@ class RecordSearches:
         end_offset = partition.last_stable_offset if sought.committed_only else partition.high_watermark
         start_offset = partition.log_start_offset
         if position is not None:
-            start_offset = position
+            start_offset, log_end_offset = position, partition.offsets.log_end_offset
+            if position > log_end_offset:
+                raise OffsetOutOfRange(
+                    f"its log ends at offset {log_end_offset}, below {position} where the search was to go on: is that "
+                    "of an earlier topic of this name?"
+                )
         elif sought.from_ms is not None:
             first = await self._tiers.offset_for_timestamp(partition, sought.from_ms, ends_with_thread=True)
             start_offset = end_offset if first is None else first[0]

@@ -228,6 +228,14 @@ async def test_a_disk_that_cannot_be_read_is_named_and_the_other_partitions_are_
             assert sum(len(step.records) for step in steps) == SEGMENTS + 1
 
 
+async def test_a_search_that_was_to_go_on_above_the_end_of_a_log_says_so(tmp_path: Path) -> None:
+    async with tiers(tmp_path) as made, looking(made) as looks:
+        end_offset = made.partition.log.log_end_offset
+        for position, troubles in ((end_offset, 0), (end_offset + 1, 1)):
+            steps = [step async for step in looks.steps(everything(), positions={0: position})]
+            assert [len(step.troubles) for step in steps] == [troubles]
+
+
 async def test_what_cannot_be_read_any_more_is_not_called_looked_at(tmp_path: Path) -> None:
     async with tiers(tmp_path) as made, looking(made) as looks:
         steps = looks.steps(everything())
