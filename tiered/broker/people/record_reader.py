@@ -5,8 +5,10 @@ decode on the event loop, nor serve anything above what the caller may see. A co
 comes here: it gets batches, unread.
 """
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from tiered.broker.partitions.readable import Readable
 from tiered.broker.tiering.tier_reader import TierReader
@@ -249,12 +251,12 @@ class _Decoding:
         self._wanted = wanted
         self._is_late = is_late
         self._is_over = is_over
-        self._unfinished = UnfinishedBatch() if unfinished is None else unfinished
-        self._is_stopped = False
+        self._unfinished = unfinished
+        self._stopped = threading.Event()
 
     def stop(self) -> None:
         """From any thread: the thread that decodes ends soon."""
-        self._is_stopped = True
+        self._stopped.set()
 
     def run(self, part: FileSlice, aborted: Sequence[AbortedRange]) -> None:
         """Raises Undecodable for the first batch; a later one ends the page before it."""
@@ -288,7 +290,8 @@ class _Decoding:
 
     def _take_batch(self, data: bytes, position: int, header: BatchHeader) -> None:
         by_broker = header.is_log_append_time
-        left = self._unfinished.take(header, self.offset) or self._unpacked(data, position, header)
+        kept = None if self._unfinished is None else self._unfinished.take(header, self.offset)
+        left = self._unpacked(data, position, header) if kept is None else kept
         for number, record in enumerate(left, start=1):
             if self._wanted is None or self._wanted(record):
                 rendered = self._render(StoredRecord(record=record, is_log_append_time=by_broker))
@@ -301,7 +304,7 @@ class _Decoding:
             is_enough = len(self.found) >= self._max_records or self._left_bytes <= 0
             if is_enough or self._must_end() or (number % LOOK_EVERY_RECORDS == 0 and self._is_late()):
                 self.is_full = True
-                if self.offset < header.end_offset:
+                if self._unfinished is not None and self.offset < header.end_offset:
                     self._unfinished.keep(header, self.offset, left)
                 return
 
@@ -311,13 +314,15 @@ class _Decoding:
             data,
             position,
             start_offset=self.offset,
-            look=self._require_wanted,
+            # No method: records that are kept would hold this, and this them.
+            look=partial(_require_wanted, self._stopped),
             max_decompressed_bytes=MAX_DECOMPRESSED_BYTES,
         )
 
-    def _require_wanted(self) -> None:
-        if self._is_stopped:
-            raise _Stopped
-
     def _must_end(self) -> bool:
-        return self._is_stopped or (self._is_over is not None and self._is_over())
+        return self._stopped.is_set() or (self._is_over is not None and self._is_over())
+
+
+def _require_wanted(stopped: threading.Event) -> None:
+    if stopped.is_set():
+        raise _Stopped

@@ -93,8 +93,9 @@ async def _listed_configs(cluster: Cluster, topics: Sequence[TopicMetadata]) -> 
     """What `list` shows of the topics' configs, or needs for it."""
     if not topics:
         return {}
-    answer = await describe_configs(cluster, [each.name for each in topics], keys=("cleanup.policy", MIN_IN_SYNC))
-    return {(each.resource_name, config.name): config.value for each in answer for config in each.configs or ()}
+    names = [topic.name for topic in topics]
+    answer = await describe_configs(cluster, names, keys=("cleanup.policy", MIN_IN_SYNC))
+    return {(topic.resource_name, config.name): config.value for topic in answer for config in topic.configs or ()}
 
 
 async def _listed(cluster: Cluster, topics: Sequence[TopicMetadata], configs: Configs) -> list[dict[str, Any]]:
@@ -323,7 +324,9 @@ def _under_min_isr(topic: TopicMetadata, configs: Configs) -> int | None:
     wanted = configs.get((topic.name, MIN_IN_SYNC)) or ""
     if not (wanted.isascii() and wanted.isdigit()):
         return None
-    return sum(len(each.in_sync_replicas) < min(int(wanted), len(each.replicas)) for each in topic.partitions)
+    return sum(
+        len(partition.in_sync_replicas) < min(int(wanted), len(partition.replicas)) for partition in topic.partitions
+    )
 
 
 def _report(

@@ -1,8 +1,9 @@
 """How many searches a broker runs at once, and what one reads of a partition, piece by piece."""
 
 import asyncio
+import gc
 import threading
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from io import FileIO
 from pathlib import Path
@@ -15,7 +16,7 @@ from tests.support.transactions import end, write
 from tests.unit.broker.context import SetClock
 from tests.unit.broker.tiering.tiers import SEGMENTS, Tiers, tiers
 from tiered.broker.people import record_search
-from tiered.broker.people.record_reader import ReadCost, StoredRecord, Wanted
+from tiered.broker.people.record_reader import ReadCost, StoredRecord, UnfinishedBatch, Wanted
 from tiered.broker.people.record_search import RecordSearches, Sought, Step
 from tiered.broker.tiering.tier_reader import TierReader
 from tiered.errors import PolicyViolation, Throttled
@@ -71,7 +72,7 @@ async def test_none_run_where_the_setting_is_zero() -> None:
 # The pieces of one
 
 
-def everything(wanted: Wanted | None = None, from_ms: int | None = None) -> Sought:
+def everything(wanted: Wanted | None = None, from_ms: int | None = None, max_records: int = 10**6) -> Sought:
     def rendered(stored: StoredRecord) -> bytes:
         return b"%d" % stored.record.offset
 
@@ -79,7 +80,7 @@ def everything(wanted: Wanted | None = None, from_ms: int | None = None) -> Soug
         wanted=wanted,
         from_ms=from_ms,
         to_ms=None,
-        max_records=10**6,
+        max_records=max_records,
         committed_only=True,
         render=lambda _number: rendered,
     )
@@ -94,11 +95,10 @@ class Looking:
         self.tiers = TierReader(made.cold_reader, made.context.disk, made.context.counters)
         self.searches = RecordSearches(self.tiers, made.clock, lambda: 4)
 
-    async def steps(
+    def steps(
         self, sought: Sought, numbers: Sequence[int] = (0,), positions: dict[int, int] | None = None
-    ) -> AsyncIterator[Step]:
-        async for step in self.searches.steps(self._topic, numbers, sought, positions or {}, self.costs.append):
-            yield step
+    ) -> AsyncGenerator[Step, None]:
+        return self.searches.steps(self._topic, numbers, sought, positions or {}, self.costs.append)
 
 
 @asynccontextmanager
@@ -139,6 +139,28 @@ async def test_a_large_batch_is_unpacked_once_however_many_pieces_it_takes(
         assert len(steps) > 80
         assert unpacked == 2 * (SEGMENTS + 1 + 1)
         assert sum(step.looked_records for step in steps) == len(given)
+
+
+async def test_a_batch_that_a_search_leaves_in_the_middle_is_no_garbage(tmp_path: Path) -> None:
+    """Only a full collection would end it, and that waits for a quiet moment."""
+    async with tiers(tmp_path) as made, looking(made) as looks:
+        append(made.partition, large_batch(5000))
+        gc.collect()
+        gc.disable()
+        try:
+            seen: list[tuple[int, int, bytes]] = []
+            steps = looks.steps(everything(max_records=10), positions={0: 2000})
+            async for step in steps:
+                seen += step.records
+                if seen:
+                    break
+            kept = [left for left in gc.get_objects() if isinstance(left, UnfinishedBatch) and left]
+            assert (len(seen), len(kept)) == (10, 1)
+            kept.clear()
+            await steps.aclose()
+            assert not any(isinstance(left, UnfinishedBatch) for left in gc.get_objects())
+        finally:
+            gc.enable()
 
 
 async def test_a_search_goes_on_in_the_middle_of_a_large_batch(tmp_path: Path) -> None:

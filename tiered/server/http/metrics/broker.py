@@ -139,7 +139,7 @@ _OF_STORE = (
 _STORE_TROUBLE = gauge(
     "tiered_store_trouble",
     "1 for the kind of trouble that the newest operation of the object store met, or a look at it since.",
-    lambda service: {each.value: int(each is service.store_trouble) for each in StoreTrouble},
+    lambda service: {kind.value: int(kind is service.store_trouble) for kind in StoreTrouble},
     "kind",
 )
 _OF_BROKER = (
