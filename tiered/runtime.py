@@ -12,7 +12,7 @@ import signal
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 from uuid import UUID, uuid4
@@ -142,38 +142,45 @@ class BlockingPool:
 
     async def run(self, call: Callable[..., T], *args: object) -> T:
         # The future gets no local name: its exception's traceback holds this frame, so the two would hold each other.
-        return await asyncio.shield(self._awaitable(self._submitted(call, *args)))
+        return await asyncio.shield(self._begun(call, *args))
 
     async def run_to_end(self, call: Callable[..., T], *args: object, stop: Callable[[], None] | None = None) -> T:
         """As `run`, but a cancelled waiter has the call `stop`, and waits until it has ended: a client that hangs up
         and asks again has one call running, however often it does so. A call that has not begun never does."""
-        submitted = self._submitted(call, *args)
-        future = self._awaitable(submitted)
+        is_wanted, has_begun = True, False
+
+        def call_if_wanted() -> T:
+            nonlocal has_begun
+            has_begun = True
+            if not is_wanted:
+                raise Throttled("nobody waits for it any more")
+            return call(*args)
+
+        future = self._begun(call_if_wanted)
         try:
             return await asyncio.shield(future)
         except asyncio.CancelledError:
-            if stop is not None:
+            is_wanted = False  # Before the look whether it has begun: a thread does these in the other order.
+            if not has_begun:
+                future.cancel()
+            elif stop is not None:
                 stop()
-            submitted.cancel()
             while not future.done():
                 with suppress(asyncio.CancelledError):
                     await asyncio.wait({future})
             raise
         finally:
-            del future, submitted  # As above.
+            del future  # As above.
 
-    def _submitted(self, call: Callable[..., T], *args: object) -> Future[T]:
+    def _begun(self, call: Callable[..., T], *args: object) -> "asyncio.Future[T]":
         if self._pending >= self._max_pending:
             raise Throttled(f"too many calls wait for the {self._name} threads; try again later")
-        return self._executor.submit(call, *args)
-
-    def _awaitable(self, submitted: Future[T]) -> asyncio.Future[T]:
         self._pending += 1
-        future = asyncio.wrap_future(submitted)
+        future = asyncio.get_running_loop().run_in_executor(self._executor, call, *args)
         future.add_done_callback(self._finished)
         return future
 
-    def _finished(self, future: asyncio.Future[T]) -> None:
+    def _finished(self, future: "asyncio.Future[T]") -> None:
         self._pending -= 1
         if not future.cancelled():
             future.exception()  # A waiter that went away leaves nobody else to fetch it.
