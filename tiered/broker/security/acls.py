@@ -27,6 +27,7 @@ from tiered.rules.security.acl import (
     code,
 )
 from tiered.rules.security.principal import parse_principal
+from tiered.runtime import in_turns
 
 
 class Acls:
@@ -38,10 +39,10 @@ class Acls:
         self._changes = changes
         self._feed = feed
 
-    def describe(self, wanted: AclFilter) -> list[AclRow]:
-        """The rules that are meant, in the order of their resources."""
+    async def describe(self, wanted: AclFilter) -> list[AclRow]:
+        """The rules that are meant, as of the call, in the order of their resources."""
         self._require_authorizer()
-        return [rule for rule in self._context.state.security.acls if wanted.matches(rule)]
+        return [rule async for rule in in_turns(self._context.state.security.acls) if wanted.matches(rule)]
 
     def check(
         self,

@@ -27,7 +27,7 @@ async def describe(
     try:
         require_cluster(context, Operation.DESCRIBE)
         by_resource: dict[tuple[str, str, str], list[describe_acls.Replies.AclDescription]] = {}
-        async for rule in in_turns(context.broker.acls.describe(_filter(request))):
+        async for rule in in_turns(await context.broker.acls.describe(_filter(request))):
             key = (rule.resource_type, rule.resource_name, rule.pattern_type)
             by_resource.setdefault(key, []).append(
                 reply.AclDescription(
@@ -41,7 +41,7 @@ async def describe(
             reply.DescribeAclsResource(
                 resource_type=ResourceType[kind], resource_name=name, pattern_type=PatternType[pattern], acls=rules
             )
-            for (kind, name, pattern), rules in by_resource.items()
+            async for (kind, name, pattern), rules in in_turns(by_resource.items())
         ]
     except TieredError as refused:
         error, message = error_code(refused), str(refused)
@@ -115,7 +115,7 @@ async def delete(
             reply.DeleteAclsFilterResult(
                 error_code=NONE if error is None else error_code(error),
                 error_message=None if error is None else str(error),
-                matching_acls=[] if error is not None else [_gone(reply, rule) for rule in next(gone)],
+                matching_acls=[] if error is not None else [_gone(reply, rule) async for rule in in_turns(next(gone))],
             )
             async for error in in_turns(errors)
         ],
