@@ -18,6 +18,7 @@ from tiered.broker.partitions.failed_replicas import FailedReplicas
 from tiered.broker.partitions.partition import Partition
 from tiered.broker.partitions.topics import Topic, Topics, Unopened
 from tiered.broker.replication.replication import Replication
+from tiered.broker.security.access import Access
 from tiered.broker.security.client_quotas import ClientQuotas
 from tiered.broker.security.credentials import Credentials
 from tiered.broker.tiering import committed_rows
@@ -51,6 +52,7 @@ class ChangeApplier:
     def __init__(
         self,
         *,
+        access: Access,
         context: BrokerContext,
         checkpoints: CheckpointWriter,
         client_quotas: ClientQuotas,
@@ -64,6 +66,7 @@ class ChangeApplier:
         resource_configs: ResourceConfigs,
         topics: Topics,
     ) -> None:
+        self._access = access
         self._context = context
         self._checkpoints = checkpoints
         self._client_quotas = client_quotas
@@ -116,6 +119,7 @@ class ChangeApplier:
         if found.resource_configs is not None:
             self._resource_configs.take(found.resource_configs)
         if found.security is not None:
+            await self._access.take(found.security.acls)
             self._context.state.security = found.security
             self._client_quotas.take(found.security.quotas)
             self._credentials.changed()

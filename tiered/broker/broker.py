@@ -314,6 +314,7 @@ class Broker:
             was_replaced=self.was_replaced,
         )  # fmt: skip
         self.applier = ChangeApplier(
+            access=self.access,
             context=context,
             topics=topics,
             image=image,

@@ -2,11 +2,13 @@
 
 import asyncio
 import shutil
+import threading
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -17,6 +19,7 @@ from tests.support.partition_appends import append, batch
 from tests.unit.broker.context import SetClock
 from tests.unit.broker.groups.coordinators import Coordinating, coordinating
 from tests.unit.broker.replication.replicas import TOPIC_ID
+from tests.unit.broker.security.rules import reads
 from tiered.broker.admin import Admin, NewTopic
 from tiered.broker.applier import ChangeApplier
 from tiered.broker.control.controller import Controller
@@ -28,6 +31,8 @@ from tiered.broker.replication.answer import FollowerAnswers
 from tiered.broker.replication.fetcher import ReplicaFetcher
 from tiered.broker.replication.isr_changes import IsrChanges
 from tiered.broker.replication.replication import Replication
+from tiered.broker.security import access as access_module
+from tiered.broker.security.access import Access
 from tiered.broker.security.client_quotas import ClientQuotas
 from tiered.broker.security.credentials import Credentials
 from tiered.broker.tiering.checkpoints import CheckpointWriter
@@ -45,10 +50,16 @@ from tiered.formats import object_key
 from tiered.ids import TopicPartition
 from tiered.meta import changes, cluster, partitions, segments, settings, tables, topics
 from tiered.meta.changes import ChangeSet
+from tiered.meta.engine import Database
+from tiered.meta.security import create_acls, remove_exactly
+from tiered.rules.security.acl import Operation, ResourceType
+from tiered.rules.security.authorization import AccessList
+from tiered.rules.security.principal import Principal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Administered:
+    access: Access
     broker: Coordinating
     feed: ChangeFeed
     applier: ChangeApplier
@@ -71,9 +82,9 @@ class Administered:
 
 
 @asynccontextmanager
-async def administered(folder: Path) -> AsyncIterator[Administered]:
+async def administered(folder: Path, **settings: str) -> AsyncIterator[Administered]:
     """Broker 1 with the parts that apply changes, in service; nobody follows anybody."""
-    async with coordinating(folder) as broker, asyncio.TaskGroup() as group:
+    async with coordinating(folder, sql=Database, **settings) as broker, asyncio.TaskGroup() as group:
         context, image, known = broker.context, broker.image, broker.topics
         feed = ChangeFeed(context=context, image=image)
         in_turn = Changes(feed=feed)
@@ -97,7 +108,9 @@ async def administered(folder: Path) -> AsyncIterator[Administered]:
             context=context, topics=known, image=image, feed=feed,
             reach=StoreReach(context=context, feed=feed, image=image),
         )  # fmt: skip
+        access = Access(state=context.state)
         applier = ChangeApplier(
+            access=access,
             context=context,
             checkpoints=checkpoints,
             client_quotas=ClientQuotas(context.clock, lambda: context.settings),
@@ -141,6 +154,7 @@ async def administered(folder: Path) -> AsyncIterator[Administered]:
         feed.start(group)
         in_turn.start(group)
         yield Administered(
+            access=access,
             broker=broker,
             feed=feed,
             applier=applier,
@@ -449,3 +463,33 @@ async def test_what_is_opened_after_the_database_went_back_serves_nothing_either
         assert partition.leadership is None
         assert partition.halted is not None
         assert "lost commits" in partition.halted
+
+
+async def test_no_change_of_rules_is_prepared_on_the_event_loop_and_the_last_of_several_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads = []
+
+    def noted(*args: Any, **others: Any) -> AccessList:
+        threads.append(threading.get_ident())
+        return AccessList(*args, **others)
+
+    async with administered(tmp_path, tiered_authorizer="acl", super_users="User:root") as parts:
+
+        def may(*names: str) -> list[bool]:
+            rights = parts.access.rights(Principal("User", "ann"), "h")
+            assert rights is not None
+            return [rights.may(Operation.READ, ResourceType.TOPIC, name) for name in names]
+
+        assert may("orders", "bills") == [False, False]
+        monkeypatch.setattr(access_module, "AccessList", noted)
+        await parts.feed.commit(partial(create_acls, rules=[reads("orders")], now_ms=0))
+        assert may("orders", "bills") == [True, False]
+        # Both are under way at once.
+        await asyncio.gather(
+            parts.feed.commit(partial(remove_exactly, rules=[reads("orders")])),
+            parts.feed.commit(partial(create_acls, rules=[reads("bills")], now_ms=0)),
+        )
+        assert may("orders", "bills") == [False, True]
+    assert threads
+    assert threading.get_ident() not in threads

@@ -5,6 +5,7 @@ while it does not know the rules: a client that has not logged in has no rights.
 rights to ask: `rights` gives None, and the caller goes on.
 """
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -140,7 +141,7 @@ class Access:
             return None
         rules = self._state.security.acls
         if rules is not self._rules:
-            self._take(rules)
+            self._put(rules, self._list_of(rules, self._rules, self._list))
         found = self._rights.get((principal, host))
         if found is None:
             found = Rights(self, self._list, "" if principal is None else str(principal), client_address(host))
@@ -168,13 +169,28 @@ class Access:
         lost_bits = rights.bits(ResourceType.CLUSTER, CLUSTER_NAME) & ~others.authorized_operations(*cluster)
         return [operation for operation in SUPPORTED[ResourceType.CLUSTER] if lost_bits & bits_of([operation])]
 
-    def _take(self, rules: tuple[AclRow, ...]) -> None:
-        """Once for each change. The feed brings the rules as a whole, also when only a user or a quota has changed."""
-        is_other = rules != self._rules
+    async def take(self, rules: tuple[AclRow, ...]) -> None:
+        """Prepares `rules`, which are the state's when the caller goes on. Until then the older ones decide.
+
+        A thread makes the list: of thousands of rules it takes many milliseconds."""
+        if self.is_on:
+            self._put(rules, await asyncio.to_thread(self._list_of, rules, self._rules, self._list))
+
+    def _list_of(
+        self, rules: tuple[AclRow, ...], known_rules: tuple[AclRow, ...] | None, known_list: AccessList
+    ) -> AccessList:
+        """The list of `rules`, which is `known_list` where they are the known ones: the feed brings the rules as a
+        whole, also when only a user or a quota has changed. From any thread."""
+        if rules == known_rules:
+            return known_list
+        return AccessList(rules, super_users=self._super_users, allow_unnamed=self._allow_unnamed)
+
+    def _put(self, rules: tuple[AclRow, ...], access_list: AccessList) -> None:
+        """Once for each change."""
         self._rules = rules
-        if is_other:
+        if access_list is not self._list:
             self.version += 1
-            self._list = AccessList(rules, super_users=self._super_users, allow_unnamed=self._allow_unnamed)
+            self._list = access_list
             self._forget()
 
     def count_decision(self) -> None:

@@ -1,6 +1,9 @@
 """Who may do what: nobody anything unless a rule says so, and what is remembered of it has a bound."""
 
+import asyncio
+import threading
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -12,6 +15,7 @@ from tiered.broker.security.access import MAX_REMEMBERED_NAME, Access
 from tiered.config import BrokerSettings
 from tiered.meta.security import AclRow, Security
 from tiered.rules.security.acl import SUPPORTED, Operation, ResourceType
+from tiered.rules.security.authorization import AccessList
 from tiered.rules.security.principal import Principal
 
 ANN = Principal("User", "ann")
@@ -48,6 +52,34 @@ def test_other_rules_count_at_once_and_the_same_ones_are_no_other_version() -> N
     assert rights is not None
     assert (rights.may(READ, TOPIC, "orders"), rights.may(READ, TOPIC, "bills")) == (False, True)
     assert made.version > before
+
+
+async def test_while_a_thread_prepares_other_rules_the_older_ones_decide(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, state = guarded("orders")
+    begun, may_end = threading.Event(), threading.Event()
+
+    def slow(*args: Any, **others: Any) -> AccessList:
+        begun.set()
+        assert may_end.wait(60)
+        return AccessList(*args, **others)
+
+    def may(name: str) -> bool:
+        rights = made.rights(ANN, "h")
+        assert rights is not None
+        return rights.may(READ, TOPIC, name)
+
+    assert (may("orders"), may("bills")) == (True, False)
+    monkeypatch.setattr(access, "AccessList", slow)
+    rules = (reads("bills"),)
+    taking = asyncio.create_task(made.take(rules))
+    try:
+        assert await asyncio.to_thread(begun.wait, 60)
+        assert (may("orders"), may("bills")) == (True, False)
+    finally:
+        may_end.set()
+    await taking
+    state.security = Security(acls=rules)
+    assert (may("orders"), may("bills")) == (False, True)
 
 
 def test_what_is_remembered_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,16 +1,21 @@
 """What the bucket is told, and when: a store that is away leaves checkpoints stale, and is said once."""
 
 import logging
+import threading
 from pathlib import Path
 
 import pytest
 
+from tests.unit.broker.security.rules import reads
 from tests.unit.broker.tiering.tiers import TOPIC_ID, tiers
 from tiered.broker.partitions.cold_end import ColdEnd
+from tiered.broker.tiering import checkpoints as checkpoint_writer
 from tiered.cold.bucket import checkpoints
 from tiered.cold.object_store import ObjectStore
 from tiered.errors import StoreUnavailable
+from tiered.formats.acl_entries import AclEntry
 from tiered.formats.checkpoint import PartitionCheckpoint
+from tiered.meta.security import Security
 
 
 async def test_what_cannot_be_written_stays_stale_and_is_said_once(
@@ -81,3 +86,22 @@ async def test_the_controller_alone_writes_the_clusters_checkpoint(tmp_path: Pat
         found = await made.context.uploads.run(checkpoints.read_cluster_checkpoint, made.context.store)
         assert found is not None
         assert [each.name for each in found.topics] == ["orders"]
+
+
+async def test_the_form_of_rules_is_made_beside_the_event_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = []
+
+    def noted(**words: str) -> AclEntry:
+        threads.append(threading.get_ident())
+        return AclEntry(**words)
+
+    async with tiers(tmp_path) as made:
+        made.context.state.is_controller = True
+        made.context.state.security = Security(acls=(reads("orders"), reads("bills")))
+        monkeypatch.setattr(checkpoint_writer, "AclEntry", noted)
+        await made.checkpoints.write_stale()
+        stored = await made.context.uploads.run(checkpoints.read_cluster_checkpoint, made.context.store)
+        assert stored is not None
+        assert [entry.resource_name for entry in stored.acls] == ["orders", "bills"]
+    assert len(threads) == 2
+    assert threading.get_ident() not in threads
