@@ -208,6 +208,7 @@ class BucketTopics:
         return tuple(sorted(self._name(key) for key, error in faults if isinstance(error, OF_ONE_PARTITION)))
 
     def __iter__(self) -> Iterator[BucketTopic]:
+        """The topics of the last look, in the order of their names."""
         return iter(list(self._by_name.values()))
 
     def __len__(self) -> int:
@@ -313,7 +314,8 @@ class BucketTopics:
             return
         self._cluster = cluster
         self._by_id = topics
-        self._by_name = {topic.name: topic for topic in topics.values()}
+        # Here, for each change of the cluster, and not for each list.
+        self._by_name = {topic.name: topic for topic in sorted(topics.values(), key=lambda topic: topic.name)}
         for key in [key for key in self._partitions if not self._is_known(key)]:
             del self._partitions[key]
         for key in [key for key in self._faults if not self._is_known(key)]:

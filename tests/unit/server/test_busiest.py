@@ -2,6 +2,9 @@
 
 from collections.abc import Sequence
 
+import pytest
+
+from tests.support.counted_turns import counted_turns
 from tiered.server.http.metrics.busiest import CHOSEN_FOR_MS, HALF_LIFE_MS, Busiest
 
 NAMES = ["a", "b", "c", "d"]
@@ -67,3 +70,12 @@ async def test_a_total_that_fell_began_anew() -> None:
     assert await choose(busiest, totals, 0) == ["a", "b"]
     totals["b"], totals["c"] = 1, 800 + 2000
     assert await choose(busiest, totals, CHOSEN_FOR_MS) == ["a", "c"]
+
+
+async def test_those_chosen_are_looked_up_among_all_names_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tiered.runtime.TURN_MS", -1.0)
+    busiest, totals = Busiest[str](), {f"t{number:03}": 0 for number in range(100)}
+    await choose(busiest, totals, 0)
+    turns, names = await counted_turns(busiest.of(sorted(totals), totals.__getitem__, limit=2, now_ms=1))
+    assert names == ["t000", "t001"]
+    assert turns >= 100

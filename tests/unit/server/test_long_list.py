@@ -8,8 +8,9 @@ from typing import Any, cast
 
 import pytest
 from aiohttp import ClientPayloadError, ClientSession, web
-from aiohttp.test_utils import TestServer
+from aiohttp.test_utils import TestServer, make_mocked_request
 
+from tests.support.counted_turns import counted_turns
 from tiered.server.http.door.keys import SERVICE, Service
 from tiered.server.http.door.limits import REQUESTS, RequestsState, limited
 from tiered.server.http.messages.long_list import PART_CHARS, json_with_list
@@ -88,3 +89,12 @@ async def test_who_reads_gets_all_of_it_however_long_it_takes() -> None:
 
     async with served(slow, {}, timeout_ms=500) as (client, url), client.get(url) as answer:
         assert len((await answer.json())["items"]) == 120
+
+
+async def test_what_is_left_out_of_a_list_is_walked_over_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a client that may see none of 100,000 topics."""
+    monkeypatch.setattr("tiered.runtime.TURN_MS", -1.0)
+    request = make_mocked_request("GET", "/")
+    turns, answer = await counted_turns(json_with_list(request, {}, "items", iter([None] * 100)))
+    assert isinstance(answer, web.Response)
+    assert (answer.text, turns >= 100) == ('{"items": []}', True)

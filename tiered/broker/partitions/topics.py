@@ -3,6 +3,7 @@
 Owns the image and nothing else. Must never ask SQL: `feed` applies here what SQL has committed.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
@@ -25,6 +26,7 @@ from tiered.ids import TopicId, TopicPartition, is_legal_topic_name
 OFFSETS_TOPIC = "__consumer_offsets"
 Unopened = TieredError | OSError
 """Why a partition that this broker is to hold is not open."""
+_NAME = attrgetter("name")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +79,8 @@ class Topics:
         self.hosted_count = 0
         """How many partitions this broker holds a replica of."""
         self._by_name: dict[str, Topic] = {}
+        self._in_order: list[Topic] = []
+        """By name. To sort 100,000 names for each list of them would take 50 ms in one step, to copy them 20."""
         self._by_id: dict[int, Topic] = {}
         """By `UUID.int`: a UUID's own hash and comparison are Python code, and every request comes by here."""
         self._with_codec: set[UUID] = set()
@@ -88,7 +92,19 @@ class Topics:
         return bool(self._with_codec)
 
     def __iter__(self) -> Iterator[Topic]:
-        return iter(list(self._by_name.values()))
+        """The topics in the order of their names, which is the same at every broker. Topics may come and go meanwhile:
+        every other one is there once, and of those behind the last one each that is there when its turn comes."""
+        return self.from_name("")
+
+    def from_name(self, name: str) -> Iterator[Topic]:
+        """The same without those whose names stand before `name`."""
+        place, version = self._place(name), self.version
+        while place < len(self._in_order):
+            topic = self._in_order[place]
+            yield topic
+            place += 1
+            if version != self.version:
+                place, version = bisect_right(self._in_order, topic.name, key=_NAME), self.version
 
     def __len__(self) -> int:
         return len(self._by_name)
@@ -98,6 +114,11 @@ class Topics:
         if before is None or (before.topic_id, before.partition_count) != (topic.topic_id, topic.partition_count):
             self.version += 1
         self.hosted_count += len(topic.partitions) - (0 if before is None else len(before.partitions))
+        place = self._place(topic.name)
+        if before is None:
+            self._in_order.insert(place, topic)
+        else:
+            self._in_order[place] = topic
         self._by_name[topic.name] = topic
         self._by_id[topic.topic_id.int] = topic
         if topic.config.compression_type == AS_SENT:
@@ -111,10 +132,15 @@ class Topics:
     def remove(self, topic: Topic) -> None:
         self.version += 1
         removed = self._by_name.pop(topic.name, None)
-        self.hosted_count -= 0 if removed is None else len(removed.partitions)
+        if removed is not None:
+            del self._in_order[self._place(topic.name)]
+            self.hosted_count -= len(removed.partitions)
         self._by_id.pop(topic.topic_id.int, None)
         self._with_codec.discard(topic.topic_id)
         self._with_unopened.pop(topic.topic_id.int, None)
+
+    def _place(self, name: str) -> int:
+        return bisect_left(self._in_order, name, key=_NAME)
 
     def find(self, name: str) -> Topic | None:
         return self._by_name.get(name)

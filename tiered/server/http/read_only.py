@@ -79,8 +79,7 @@ async def _readyz(request: web.Request) -> web.Response:
 async def _topics(request: web.Request) -> web.StreamResponse:
     """Every topic of the bucket with its partitions and their offsets."""
     replica = request.app[REPLICA]
-    by_name = sorted(replica.topics, key=lambda each: each.name)
-    return await json_with_list(request, {}, "topics", (_topic_fields(replica, each) for each in by_name))
+    return await json_with_list(request, {}, "topics", (_topic_fields(replica, topic) for topic in replica.topics))
 
 
 async def _topic(request: web.Request) -> web.Response:

@@ -6,7 +6,6 @@ asked of the broker itself, and are null where it does not answer: then the age 
 Counters are totals since the start, so that a reader can take rates from two answers and their `uptime_ms`.
 """
 
-from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -188,9 +187,7 @@ def _replicas(
 ) -> Iterator[Mapping[str, Any] | None]:
     """The broker's replicas by topic and number; None for each partition without one, so that the walk can pause."""
     image = broker.image
-    topics = sorted(broker.topics, key=lambda topic: topic.name)
-    begin = 0 if after_topic is None else bisect_left(topics, after_topic, key=lambda topic: topic.name)
-    for topic in topics[begin:]:
+    for topic in broker.topics.from_name(after_topic or ""):
         yield None
         for row in image.rows_of(topic.topic_id):
             is_behind = topic.name == after_topic and row.partition <= after_partition

@@ -15,6 +15,7 @@ from tiered.broker.partitions.topics import Topic
 from tiered.config import ConfigChange, ConfigOperation
 from tiered.errors import InvalidRequest
 from tiered.rules.security.acl import Operation, ResourceType
+from tiered.runtime import in_turns
 from tiered.server.http.api.lookups import topic_of
 from tiered.server.http.api.partition_facts import (
     PARTITION,
@@ -136,12 +137,14 @@ async def topics(request: web.Request) -> web.StreamResponse:
     broker = request.app[BROKER]
     left_out = () if _WITH_PARTITIONS.of(request) else ("partitions",)
     told = await _told_elsewhere(request)
-    # In an order that is the same at every broker.
-    seen = (each for each in broker.topics if may_see_topic(request, each.name))
-    by_name = sorted(seen, key=lambda each: each.name)
-    found = (topic_fields(request, each, merged(facts_here(broker, each), told.get(each.name, {}))) for each in by_name)
-    items = ({name: fields[name] for name in fields if name not in left_out} for fields in found)
-    return await json_with_list(request, {}, "topics", items)
+
+    def item(topic: Topic) -> dict[str, Any] | None:
+        if not may_see_topic(request, topic.name):
+            return None
+        fields = topic_fields(request, topic, merged(facts_here(broker, topic), told.get(topic.name, {})))
+        return {name: fields[name] for name in fields if name not in left_out}
+
+    return await json_with_list(request, {}, "topics", map(item, broker.topics))
 
 
 async def _told_elsewhere(request: web.Request) -> dict[str, dict[int, list[Facts]]]:
@@ -150,7 +153,7 @@ async def _told_elsewhere(request: web.Request) -> dict[str, dict[int, list[Fact
     broker = request.app[BROKER]
     wanted = set()
     if not is_forwarded(request):
-        for topic in broker.topics:
+        async for topic in in_turns(broker.topics):
             for row in broker.image.rows_of(topic.topic_id):
                 if not is_known_here(broker, topic, row.partition):
                     wanted.add(row.leader)

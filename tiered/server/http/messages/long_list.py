@@ -24,14 +24,17 @@ DEADLINE: web.RequestKey[asyncio.Timeout] = web.RequestKey("deadline", asyncio.T
 
 
 async def json_with_list(
-    request: web.Request, fields: Mapping[str, Any], name: str, items: Iterable[Mapping[str, Any]]
+    request: web.Request, fields: Mapping[str, Any], name: str, items: Iterable[Mapping[str, Any] | None]
 ) -> web.StreamResponse:
-    """An object of `fields`, and behind them the list `name`, whose items are made one by one."""
+    """An object of `fields`, and behind them the list `name`, whose items are made one by one. None stands for what is
+    left out: between thousands of those there are pauses, too."""
     comma = ", " if fields else ""
     text = f"{json.dumps(fields)[:-1]}{comma}{json.dumps(name)}: ["
     answer: _LongAnswer | None = None
     separator, made, chars = "", [text], 0
     async for item in in_turns(items):
+        if item is None:
+            continue
         made.append(separator + json.dumps(item))
         separator, chars = ", ", chars + len(made[-1])
         if chars > PART_CHARS:

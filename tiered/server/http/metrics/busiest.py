@@ -35,11 +35,14 @@ class Busiest(Generic[K]):
         if len(names) <= limit or not limit:
             self._traffic, self._chosen = {}, frozenset()
             return list(names[:limit])
-        chosen = [name for name in names if name in self._chosen]
+        chosen = await self._chosen_of(names)
         if len(chosen) != limit or limit != self._limit or now_ms - self._chosen_ms >= CHOSEN_FOR_MS:
             await self._choose(names, total_of, limit, now_ms)
-            chosen = [name for name in names if name in self._chosen]
+            chosen = await self._chosen_of(names)
         return chosen
+
+    async def _chosen_of(self, names: Sequence[K]) -> list[K]:
+        return [name async for name in in_turns(names) if name in self._chosen]
 
     async def _choose(self, names: Sequence[K], total_of: Callable[[K], int], limit: int, now_ms: float) -> None:
         before, decay = self._traffic, 0.5 ** (max(0.0, now_ms - self._chosen_ms) / HALF_LIFE_MS)

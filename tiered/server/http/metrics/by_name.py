@@ -105,13 +105,10 @@ CHOSEN: web.AppKey[Chosen] = web.AppKey("chosen_for_metrics", Chosen)
 async def families_by_name(broker: Broker, chosen: Chosen) -> Iterator[Family]:
     """What the broker says of each name that has lines."""
     limit, now_ms = broker.settings.http.tiered_metrics_max_series, broker.clock.monotonic_ms()
-    topics = {
-        topic.topic_id: topic
-        for topic in sorted((topic for topic in broker.topics if not topic.is_internal), key=lambda topic: topic.name)
-    }
+    topics = {topic.topic_id: topic async for topic in in_turns(broker.topics) if not topic.is_internal}
     led = {
         partition.topic_partition: partition
-        for topic in topics.values()
+        async for topic in in_turns(topics.values())
         for partition in topic.partitions
         if partition.leadership is not None
     }

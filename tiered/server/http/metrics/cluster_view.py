@@ -70,7 +70,7 @@ def view_of(broker: Broker) -> ClusterView:
     not_in_sync: Counter[int] = Counter()
     here: Counter[str] = Counter()
     reassigning = 0
-    for topic in sorted(broker.topics, key=lambda each: each.name):
+    for topic in broker.topics:
         for row in image.rows_of(topic.topic_id):
             leader = image.leader_of(TopicPartition(topic.topic_id, row.partition))
             in_sync = image.in_sync(row)

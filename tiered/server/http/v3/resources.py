@@ -96,9 +96,9 @@ class Links:
         }
 
     async def listing(
-        self, resource: Resource, pieces: Sequence[object], items: Iterable[Mapping[str, Any]]
+        self, resource: Resource, pieces: Sequence[object], items: Iterable[Mapping[str, Any] | None]
     ) -> web.StreamResponse:
-        """A whole list of resources of this kind."""
+        """A whole list of resources of this kind, without those that are None."""
         metadata = {"self": self.url(*pieces), "next": None}
         return await json_with_list(
             self._request, {"kind": f"{resource.kind}List", "metadata": metadata}, "data", items

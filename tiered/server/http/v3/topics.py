@@ -105,11 +105,6 @@ class _Partition:
         return ("topics", self.topic, "partitions", self.number)
 
 
-def _by_name(broker: Broker) -> list[Topic]:
-    """Every topic, in an order that is the same at every broker."""
-    return sorted(broker.topics, key=lambda topic: topic.name)
-
-
 def _partitions_of(broker: Broker, topic: Topic) -> Iterator[_Partition]:
     for row in broker.image.rows_of(topic.topic_id):
         leader = broker.image.leader_of(TopicPartition(topic.topic_id, row.partition))
@@ -138,7 +133,10 @@ async def _list(request: web.Request) -> web.StreamResponse:
     return await links.listing(
         _TOPIC,
         ("topics",),
-        (_topic_fields(broker, links, topic) for topic in _by_name(broker) if may_see_topic(request, topic.name)),
+        (
+            _topic_fields(broker, links, topic) if may_see_topic(request, topic.name) else None
+            for topic in broker.topics
+        ),
     )
 
 
@@ -232,10 +230,9 @@ async def _replicas_of_broker(request: web.Request) -> web.StreamResponse:
     broker, number = broker_of(request)
     links = Links(request)
     fields = (
-        _replica_fields(links, partition, number)
-        for topic in _by_name(broker)
+        _replica_fields(links, partition, number) if number in partition.replicas else None
+        for topic in broker.topics
         for partition in _partitions_of(broker, topic)
-        if number in partition.replicas
     )
     return await links.listing(_REPLICA, ("brokers", number, "partition-replicas"), fields)
 

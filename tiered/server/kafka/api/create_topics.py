@@ -48,7 +48,7 @@ def check_new_topic(broker: Broker, partitions: int) -> None:
 def check_partitions(broker: Broker, more: int) -> None:
     """PolicyViolation when `more` partitions would be too many for the broker (`tiered.max.partitions`)."""
     limit = broker.settings.limits.tiered_max_partitions
-    have = sum(len(topic.partitions) for topic in broker.topics)
+    have = broker.topics.hosted_count
     if more <= MAX_PARTITIONS_A_TOPIC and have + more > limit:  # Kafka has a code for too large a topic.
         raise PolicyViolation(f"{more} more partitions would exceed tiered.max.partitions={limit}; {have} are there")
 

@@ -6,7 +6,8 @@ the lists of other eligible replicas are empty (not null: Java's admin client br
 is left out of "all topics", and named it is TOPIC_AUTHORIZATION_FAILED, whether it is there or not.
 """
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -28,11 +29,15 @@ MAX_PARTITIONS = 2_000
 async def handle(context: Context, request: "Request", reply: "Reply") -> "Response":
     broker, cursor = context.broker, request.cursor
     start = ("", 0) if cursor is None else (cursor.topic_name, max(0, cursor.partition_index))
-    asked = {each.name for each in request.topics}
+    asked = {each.name async for each in in_turns(request.topics)}
     if cursor is not None and asked and cursor.topic_name not in asked:
         error = InvalidRequest("the cursor's topic is not among the topics of the request")
-        return _answered(reply, [_refused(reply, name, error) for name in sorted(asked)], None)
-    names = sorted(name for name in asked or (each.name for each in broker.topics) if name >= start[0])
+        refused = [_refused(reply, name, error) async for name in in_turns(await asyncio.to_thread(sorted, asked))]
+        return _answered(reply, refused, None)
+    names: Iterable[str] = (topic.name for topic in broker.topics.from_name(start[0]))
+    if asked:
+        # A request may have 100,000 names, in any order.
+        names = await asyncio.to_thread(lambda: sorted(name for name in asked if name >= start[0]))
     left = max(1, min(request.response_partition_limit, MAX_PARTITIONS))
     topics = []
     async for name in in_turns(names):
