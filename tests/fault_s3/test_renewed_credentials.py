@@ -10,6 +10,7 @@ import pytest
 
 from tests.fault_s3.tiering_broker import eventually, fill, make_topic, tiering_broker, uploaded
 from tests.support.credentials_file import CredentialsFile
+from tiered.broker.people.partition_totals import PartitionTotals
 from tiered.cold.s3 import credentials
 from tiered.cold.s3.store import S3Store
 from tiered.errors import StoreRefused, StoreTrouble
@@ -49,13 +50,13 @@ async def test_uploads_resume_with_renewed_credentials_without_a_restart(
         faults.expired_keys.add("FIRST")
         fill(partition, 2, at_ms=2)
         await eventually(lambda: "ExpiredToken" in caplog.text)
-        health = broker.health()
+        health = broker.health(PartitionTotals())
         assert (health["serving"], health["store_away"], health["store_trouble"]) == (True, False, "expired")
         assert len(uploaded(faults)) == 1
 
         file.write("SECOND")
         await eventually(lambda: len(uploaded(faults)) == 3)
-        await eventually(lambda: broker.health()["store_trouble"] is None)
+        await eventually(lambda: broker.health(PartitionTotals())["store_trouble"] is None)
     assert "renew the credentials where they come from" in caplog.text
     assert "token-of" not in caplog.text
     assert "SECOND" not in caplog.text

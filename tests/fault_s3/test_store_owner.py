@@ -11,6 +11,7 @@ import pytest
 
 from tests.fault_s3.tiering_broker import eventually, fill, make_topic, store_at
 from tiered.broker.broker import Broker
+from tiered.broker.people.partition_totals import PartitionTotals
 from tiered.broker.replaceable_parts import BrokerParts
 from tiered.cold.bucket import checkpoints
 from tiered.cold.bucket.contents import read_bucket
@@ -150,7 +151,7 @@ async def test_a_store_that_is_away_at_the_start_is_written_to_by_one_cluster(
         await loser.retention.round()
         assert loser.serving
         assert (kept.cold_end_offset, kept.log.local_log_start_offset) == (0, 0)
-        assert loser.health()["store_belongs_to"] == brokers[winner].cluster_id
+        assert loser.health(PartitionTotals())["store_belongs_to"] == brokers[winner].cluster_id
         assert gauge(loser) == 1
         assert gauge(brokers[winner]) == 0
     ours = [key for key, _ in listed(store_at(faults, prefix), object_key.SEGMENTS_PREFIX)]

@@ -39,6 +39,7 @@ from tiered.broker.partitions.topics import OFFSETS_TOPIC, Topic, Topics
 from tiered.broker.people.client_metrics import ClientMetrics
 from tiered.broker.people.lag_history import LagHistory
 from tiered.broker.people.log_bounds import KnownLogBounds
+from tiered.broker.people.partition_totals import MAX_NAMES, PartitionTotals, partition_totals
 from tiered.broker.people.record_reader import RecordReader
 from tiered.broker.people.record_search import RecordSearches
 from tiered.broker.people.record_writer import RecordWriter
@@ -106,8 +107,6 @@ from tiered.runtime import BlockingPool, Clock
 log = logging.getLogger(__name__)
 
 LAST_WORDS_MS = 5_000
-LONG_TRANSACTION_MS = 3_000
-"""Most transactions are shorter."""
 REPORT_INTERVAL_MS = 5_000
 SETTLE_INTERVAL_MS = 1_000
 RESIGN_INTERVAL_MS = 500
@@ -621,60 +620,29 @@ class Broker:
         host, port = self._advertised.get(listener) or self._advertised[""]
         return (local_host if host in WILDCARD_ADDRESSES else host), port
 
-    def upload_backlog(self) -> tuple[int, int]:
-        """(bytes of closed segments led here that wait for their upload, age of the oldest in ms)"""
-        now_ms = self.clock.now_ms()
-        partitions_ = [each for each in self.topics.partitions() if each.leadership is not None]
-        oldest = min(
-            (at for each in partitions_ if (at := tier_plan.oldest_waiting_ms(each)) is not None), default=now_ms
-        )
-        return sum(tier_plan.overdue_bytes(each, now_ms) for each in partitions_), max(0, now_ms - oldest)
-
-    def disk_only_age_ms(self) -> int:
-        """Age of the oldest record led here that is on disks alone."""
-        now_ms = self.clock.now_ms()
-        led = [partition for partition in self.topics.partitions() if partition.leadership is not None]
-        since_ms = [at_ms for partition in led if (at_ms := tier_plan.disk_only_since_ms(partition)) is not None]
-        return max(0, now_ms - min(since_ms, default=now_ms))
-
-    def held_back(self) -> tuple[int, int]:
-        """(partitions led here in which an open transaction keeps readers of committed records waiting for longer than
-        transactions usually take, the longest wait in ms)"""
-        now_ms = self.clock.now_ms()
-        waits_ms = []
-        for partition in self.topics.partitions():
-            if partition.transactions.is_any_open and partition.leadership is not None:
-                holder = partition.transactions.holder(partition.high_watermark, partition.log_start_offset)
-                if (
-                    holder is not None
-                    and holder.since_ms is not None
-                    and now_ms - holder.since_ms > LONG_TRANSACTION_MS
-                ):
-                    waits_ms.append(now_ms - holder.since_ms)
-        return len(waits_ms), max(waits_ms, default=0)
+    async def partition_totals(self) -> PartitionTotals:
+        """The sums over all partitions here, as of now. Others are served meanwhile."""
+        return await partition_totals(self.topics, self.clock.now_ms())
 
     def overdue_end_offset(self, partition: Partition) -> int:
         """Offsets from the partition's `cold_end_offset` up to here should be in the object store by now."""
         timeout_ms = self.settings.tiering.tiered_upload_timeout_ms
         return tier_plan.overdue_end_offset(partition, self.clock.now_ms(), timeout_ms)
 
-    def health(self) -> dict[str, Any]:
+    def health(self, totals: PartitionTotals) -> dict[str, Any]:
         """`serving`, and what an operator should look at."""
-        failed = [partition.name for partition in self.topics.partitions() if partition.log.failed]
-        backlog_bytes, backlog_age_ms = self.upload_backlog()
-        held_back_partitions, held_back_ms = self.held_back()
         trouble = self.store_trouble
         return {
             "serving": self.serving,
             "broker": self.broker_id,
             "cluster_id": self.cluster_id,
-            "failed_partitions": [*self.topics.unopened_names(), *failed][:100],
+            "failed_partitions": [*self.topics.unopened_names(), *totals.failed_names][:MAX_NAMES],
             "disk_full": self.reserve.is_low,
-            "upload_backlog_bytes": backlog_bytes,
-            "upload_backlog_age_ms": backlog_age_ms,
-            "disk_only_age_ms": self.disk_only_age_ms(),
-            "held_back_partitions": held_back_partitions,
-            "held_back_ms": held_back_ms,
+            "upload_backlog_bytes": totals.upload_backlog_bytes,
+            "upload_backlog_age_ms": totals.upload_backlog_age_ms,
+            "disk_only_age_ms": totals.disk_only_age_ms,
+            "held_back_partitions": totals.held_back_partitions,
+            "held_back_ms": totals.held_back_ms,
             "metadata_went_back": self.state.metadata_went_back is not None,
             "sql_away": self.database.times.is_failing,
             "store_away": trouble is StoreTrouble.AWAY,

@@ -74,10 +74,12 @@ class ThreadLife:
         assert self._server is not None
         if self._ended.done():
             self._ended.result(0)
-        found: Future[dict[str, Any]] = Future()
-        server = self._server
-        self._loop.call_soon_threadsafe(lambda: found.set_result(server.broker.health()))
-        return found.result(START_TIMEOUT_S)
+        broker = self._server.broker
+
+        async def health() -> dict[str, Any]:
+            return broker.health(await broker.partition_totals())
+
+        return asyncio.run_coroutine_threadsafe(health(), self._loop).result(START_TIMEOUT_S)
 
     def _finish(self, end: _End) -> None:
         self._ask(end)

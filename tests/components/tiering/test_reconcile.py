@@ -26,6 +26,7 @@ from tests.components.reconciling import (
     uploaded,
 )
 from tiered.broker.broker import Broker
+from tiered.broker.people.partition_totals import PartitionTotals
 from tiered.broker.reconcile.findings import FindingKind
 from tiered.broker.reconcile.scrub import PLACE_FILE
 from tiered.config import BrokerSettings
@@ -50,7 +51,7 @@ async def test_a_broker_with_nothing_wrong_finds_nothing_and_says_nothing(
     assert caplog.records == []
     assert broker.counters.reconcile_objects == 3 * SEGMENTS
     assert broker.counters.scrubbed_chunks >= SEGMENTS
-    assert broker.health()["findings"] == dict.fromkeys(FindingKind, 0)
+    assert broker.health(PartitionTotals())["findings"] == dict.fromkeys(FindingKind, 0)
     assert partition.cold_end_offset == SEGMENTS
 
 

@@ -8,6 +8,7 @@ from sqlalchemy import Connection, delete, update
 
 from tests.components.reconciling import SEGMENTS, append, broker, eventually, found, only, store_away, uploaded
 from tiered.broker.broker import Broker
+from tiered.broker.people.partition_totals import PartitionTotals
 from tiered.broker.reconcile.findings import Finding, FindingKind
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.meta import cluster
@@ -42,7 +43,7 @@ async def test_a_segment_that_the_database_has_retired_unheard_is_a_contradictio
     assert (finding.first_offset, finding.last_offset) == (2, 2)
     assert finding.message == "this broker takes it for committed, the database says retired"
     assert "restart" in finding.advice
-    assert broker.health()["findings"][FindingKind.CATALOGUE] == 1
+    assert broker.health(PartitionTotals())["findings"][FindingKind.CATALOGUE] == 1
 
 
 async def test_a_change_that_is_still_on_its_way_here_is_no_contradiction(broker: Broker) -> None:
@@ -102,7 +103,7 @@ async def test_offsets_that_are_neither_here_nor_in_the_store_are_told_until_the
     assert (finding.first_offset, finding.last_offset) == (SEGMENTS, SEGMENTS + 3)
     assert "offsets in between are lost here" in finding.message
     assert [each.found_at_ms for each in await uploads()] == [finding.found_at_ms]
-    assert broker.health()["findings"][FindingKind.STUCK_UPLOAD] == 1
+    assert broker.health(PartitionTotals())["findings"][FindingKind.STUCK_UPLOAD] == 1
 
     await broker.admin.delete_records(partition, SEGMENTS + 2)
     await eventually(lambda: partition.cold_end_offset == SEGMENTS + 4)

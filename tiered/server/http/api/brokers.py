@@ -14,6 +14,7 @@ from aiohttp import web
 
 from tiered.broker.broker import Broker
 from tiered.broker.host.process_facts import ProcessFacts, read_process_facts
+from tiered.broker.people.partition_totals import PartitionTotals
 from tiered.broker.view.image import BrokerRow
 from tiered.ids import TopicPartition
 from tiered.runtime import in_turns
@@ -35,10 +36,11 @@ ROLES = ("leader", "follower")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Own:
-    """A broker, and a reading of its process."""
+    """A broker, a reading of its process, and the sums over its partitions."""
 
     broker: Broker
     process: ProcessFacts
+    totals: PartitionTotals
 
     @property
     def uptime_ms(self) -> int:
@@ -76,11 +78,11 @@ _ACTIVITY = schema.Form(
         ),
         "upload_backlog_bytes": (
             schema.integer("Closed segments that wait for their upload."),
-            lambda own: own.broker.upload_backlog()[0],
+            "totals.upload_backlog_bytes",
         ),
         "upload_backlog_age_ms": (
             schema.integer("Age of the oldest of them."),
-            lambda own: own.broker.upload_backlog()[1],
+            "totals.upload_backlog_age_ms",
         ),
     }
 )
@@ -133,9 +135,11 @@ _REPLICAS = schema.record(
 async def one(request: web.Request) -> web.Response:
     """One broker: its registration, process, disk and traffic."""
     broker, row = _named_in_path(request)
+    view = await request.app[VIEWS].of(broker)
     if row.broker_id == broker.broker_id:
-        own = _Own(broker=broker, process=await broker.disk.run(read_process_facts, broker.data.root))
-        answer = {**own_answer(broker, request.app[VIEWS].of(broker)), "activity": _ACTIVITY.of(own)}
+        process, totals = await broker.disk.run(read_process_facts, broker.data.root), await broker.partition_totals()
+        own = _Own(broker=broker, process=process, totals=totals)
+        answer = {**own_answer(broker, view, totals), "activity": _ACTIVITY.of(own)}
         reply = Reply(content=answer, is_silent=False)
     elif row.fenced or is_forwarded(request):
         reply = Reply(content=None, is_silent=False)
@@ -144,7 +148,7 @@ async def one(request: web.Request) -> web.Response:
     _, row = _named_in_path(request)  # It may have been unregistered meanwhile.
     return web.json_response(
         {
-            **broker_fields(request, row.broker_id, reply.content, is_silent=reply.is_silent),
+            **broker_fields(request, view, row.broker_id, reply.content, is_silent=reply.is_silent),
             "answered_by": broker.broker_id,
             "broker_epoch": row.broker_epoch,
             "listeners": [_LISTENER.of(listener) for listener in row.kafka_listeners],

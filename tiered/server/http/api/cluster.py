@@ -13,7 +13,9 @@ from aiohttp import web
 
 from tiered import __version__
 from tiered.broker.broker import Broker
+from tiered.broker.partitions.topics import OFFSETS_TOPIC
 from tiered.broker.people.cost import cost
+from tiered.broker.people.partition_totals import PartitionTotals
 from tiered.broker.reconcile.findings import MAX_FINDINGS, FindingKind
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.messages import schema
@@ -25,15 +27,9 @@ from tiered.server.http.neighbours.answering_broker import answers_of_others, re
 ADDED_UP = ("local_bytes", "cold_bytes", "produced_bytes", "fetched_bytes", "connections_open")
 _OWN_TOTALS = schema.Form(
     {
-        "local_bytes": (
-            schema.integer("On the brokers' disks, replicas included."),
-            lambda broker: sum(each.log.size_bytes for each in broker.topics.partitions()),
-        ),
+        "local_bytes": schema.integer("On the brokers' disks, replicas included."),
         # Counted by the leaders, so that nothing is counted twice.
-        "cold_bytes": (
-            schema.integer(),
-            lambda broker: sum(each.cold_bytes for each in broker.topics.partitions() if each.leadership is not None),
-        ),
+        "cold_bytes": schema.integer(),
         "produced_bytes": (schema.integer("Since the brokers started."), "counters.produced_bytes"),
         "fetched_bytes": (
             schema.integer("Since the brokers started; what followers fetch is not in it."),
@@ -186,8 +182,8 @@ _OF_ITSELF = schema.record(OF_ITSELF, is_open=True)
 async def cluster(request: web.Request) -> web.Response:
     """The brokers in service, the health of all of them, and how much they hold."""
     broker = request.app[BROKER]
-    view = request.app[VIEWS].of(broker)
-    own = own_answer(broker, view)
+    view = await request.app[VIEWS].of(broker)
+    own = own_answer(broker, view, await broker.partition_totals())
     replies = await replies_of_others(request, "/api/v1/cluster", _OF_ITSELF)
     answers = {broker_id: reply.content for broker_id, reply in replies.items() if reply.content is not None}
     answers[broker.broker_id] = own
@@ -199,7 +195,7 @@ async def cluster(request: web.Request) -> web.Response:
             "controller_id": broker.image.controller_id,
             "answered_by": broker.broker_id,
             "brokers": [
-                broker_fields(request, number, answers.get(number), is_silent=number in silent)
+                broker_fields(request, view, number, answers.get(number), is_silent=number in silent)
                 for number in sorted(broker.image.brokers)
             ],
             "health": own["health"],
@@ -212,17 +208,21 @@ async def cluster(request: web.Request) -> web.Response:
     )
 
 
-def own_answer(broker: Broker, view: ClusterView) -> dict[str, Any]:
+def own_answer(broker: Broker, view: ClusterView, totals: PartitionTotals) -> dict[str, Any]:
     """The facts that this broker alone knows of itself."""
-    return {"version": __version__, "health": health_of(broker, view), "totals": _OWN_TOTALS.of(broker)}
+    return {
+        "version": __version__,
+        "health": health_of(broker, view, totals),
+        "totals": _OWN_TOTALS.of(broker, local_bytes=totals.local_bytes, cold_bytes=totals.led_cold_bytes),
+    }
 
 
 def broker_fields(
-    request: web.Request, number: int, answer: Mapping[str, Any] | None, *, is_silent: bool
+    request: web.Request, view: ClusterView, number: int, answer: Mapping[str, Any] | None, *, is_silent: bool
 ) -> dict[str, Any]:
     """One registered broker, from the image and from `answer`: what it has said of itself, or None."""
     broker = request.app[BROKER]
-    view, row = request.app[VIEWS].of(broker), broker.image.brokers[number]
+    row = broker.image.brokers[number]
     is_here = number == broker.broker_id
     local_host, local_port = _reached_on(request)
     host, port = broker.address_for(local_host) if is_here else (row.host, row.port)
@@ -250,7 +250,7 @@ def broker_fields(
 
 def _known_to_all(broker: Broker, view: ClusterView) -> dict[str, Any]:
     return {
-        "topics": sum(1 for topic in broker.topics if not topic.is_internal),
+        "topics": len(broker.topics) - (broker.topics.find(OFFSETS_TOPIC) is not None),
         "partitions": view.partitions,
         "groups": broker.lag.group_count,
     }

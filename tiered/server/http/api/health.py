@@ -64,7 +64,7 @@ async def _healthz(_request: web.Request) -> web.Response:
 async def _readyz(request: web.Request) -> web.Response:
     """Says whether the broker serves, and what an operator should look at."""
     broker = request.app[BROKER]
-    health = health_of(broker, request.app[VIEWS].of(broker))
+    health = health_of(broker, await request.app[VIEWS].of(broker), await broker.partition_totals())
     status = 200 if health["serving"] and not health["fenced"] and not health["metadata_went_back"] else 503
     is_stranger = broker.settings.authentication.tiered_http_authentication != "none" and PRINCIPAL not in request
     if is_stranger or not may(request, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):

@@ -7,7 +7,6 @@ while SQL and the object store are away. Labels whose values people choose (topi
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import chain
 
 from aiohttp import web
@@ -16,7 +15,6 @@ from tiered import __version__
 from tiered.broker.broker import Broker
 from tiered.broker.host.process_facts import ProcessFacts, read_process_facts
 from tiered.broker.people.client_metrics import WHO, Outcome, Series
-from tiered.broker.transactions.coordinator import TransactionCoordinator
 from tiered.errors import StoreTrouble
 from tiered.metrics import DESCRIBED, CountersState, Metric
 from tiered.read_replica.replica import ReadReplica
@@ -26,7 +24,7 @@ from tiered.server.http.door.limits import REQUESTS, RequestsState
 from tiered.server.http.messages.route import Answer, route, tagged
 from tiered.server.http.messages.schema import text
 from tiered.server.http.metrics.by_name import BY_NAME, CHOSEN, families_by_name
-from tiered.server.http.metrics.cluster_view import VIEWS, feed_lag, replica_lag
+from tiered.server.http.metrics.cluster_view import VIEWS, feed_lag
 from tiered.server.http.metrics.prometheus import (
     CONTENT_TYPE,
     Family,
@@ -77,7 +75,7 @@ _LED = gauge("tiered_led_partitions", "Partitions led by this broker.", "led_her
 _BACKLOG_AGE = gauge(
     "tiered_upload_backlog_age_seconds",
     "Age of the oldest segment that waits for its upload.",
-    lambda broker: broker.upload_backlog()[1] / 1000,
+    lambda totals: totals.upload_backlog_age_ms / 1000,
 )
 _OF_CLUSTER = (
     _LED,
@@ -151,20 +149,7 @@ _OF_BROKER = (
         "1 while this broker is the controller.",
         lambda broker: broker.image.controller_id == broker.broker_id,
     ),
-    gauge("tiered_replica_lag", "Records that the slowest follower of a partition led here lacks.", replica_lag),
     gauge("tiered_feed_lag", "Changes of the cluster that are not applied here yet.", feed_lag),
-    gauge(
-        "tiered_upload_backlog_bytes",
-        "Bytes of closed segments that wait for their upload.",
-        lambda broker: broker.upload_backlog()[0],
-    ),
-    _BACKLOG_AGE,
-    renamed("tiered_upload_backlog_age_ms", _BACKLOG_AGE, factor=1000),
-    gauge(
-        "tiered_disk_only_age_seconds",
-        "Age of the oldest record led here that is on brokers' disks alone: the store does not have it yet.",
-        lambda broker: broker.disk_only_age_ms() / 1000.0,
-    ),
     gauge("tiered_uploads_allowed", "Uploads that may run at once now.", "upload_pipeline.allowed"),
     gauge("tiered_cold_loads_allowed", "Loads from the store that may run at once now.", "cold_loads_allowed"),
     gauge(
@@ -202,24 +187,6 @@ _OF_BROKER = (
     ),
     gauge("tiered_topics", "Topics.", lambda broker: len(broker.topics)),
     gauge(
-        "tiered_replicas",
-        "Replicas that this broker holds.",
-        lambda broker: sum(1 for _ in broker.topics.partitions()),
-    ),
-    gauge(
-        "tiered_failed_partitions",
-        "Replicas here whose log cannot be opened, or takes no more writes.",
-        lambda broker: (
-            len(broker.topics.unopened_names())
-            + sum(each.log.failed is not None or each.halted is not None for each in broker.topics.partitions())
-        ),
-    ),
-    gauge(
-        "tiered_local_bytes",
-        "Bytes of the local tier.",
-        lambda broker: sum(each.log.size_bytes for each in broker.topics.partitions()),
-    ),
-    gauge(
         "tiered_store_foreign",
         "1 while the object store belongs to another cluster: nothing is uploaded or deleted.",
         lambda broker: int(bool(broker.store.other_cluster_id)),
@@ -230,22 +197,42 @@ _OF_TRANSACTIONS = (
     gauge(
         "tiered_open_transactions",
         "Transactions coordinated here that are open or being ended.",
-        "coordinator.open_count",
+        "open_count",
     ),
     gauge(
         "tiered_undelivered_markers",
         "Ends of decided transactions that partitions have not been told yet.",
-        "coordinator.undelivered_count",
+        "undelivered_count",
+    ),
+)
+_OF_PARTITIONS = (
+    gauge("tiered_replicas", "Replicas that this broker holds.", "replicas"),
+    gauge("tiered_replica_lag", "Records that the slowest follower of a partition led here lacks.", "replica_lag"),
+    gauge(
+        "tiered_failed_partitions",
+        "Replicas here whose log cannot be opened, or takes no more writes.",
+        "unusable",
+    ),
+    gauge("tiered_local_bytes", "Bytes of the local tier.", "local_bytes"),
+    gauge(
+        "tiered_upload_backlog_bytes", "Bytes of closed segments that wait for their upload.", "upload_backlog_bytes"
+    ),
+    _BACKLOG_AGE,
+    renamed("tiered_upload_backlog_age_ms", _BACKLOG_AGE, factor=1000),
+    gauge(
+        "tiered_disk_only_age_seconds",
+        "Age of the oldest record led here that is on brokers' disks alone: the store does not have it yet.",
+        lambda totals: totals.disk_only_age_ms / 1000.0,
     ),
     gauge(
         "tiered_held_back_partitions",
         "Partitions led here whose last stable offset lies below the high watermark.",
-        lambda view: len(view.held_back),
+        "unstable_partitions",
     ),
     gauge(
         "tiered_max_held_back_records",
         "Records between the two where that is most: read_committed readers wait for them.",
-        lambda view: max(view.held_back, default=0),
+        "max_unstable_records",
     ),
 )
 _OF_DISK = (
@@ -276,23 +263,6 @@ _OF_PROCESS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Transactions:
-    """What is open here. `held_back` has the records above the last stable offset of each partition that has some."""
-
-    coordinator: TransactionCoordinator
-    held_back: list[int]
-
-
-def _transactions_of(broker: Broker) -> _Transactions:
-    above = (
-        each.high_watermark - each.last_stable_offset
-        for each in broker.topics.partitions()
-        if each.leadership is not None
-    )
-    return _Transactions(coordinator=broker.transactions, held_back=[each for each in above if each > 0])
-
-
 _OF_CLIENTS = (
     gauge(
         "tiered_telemetry_clients",
@@ -313,7 +283,7 @@ _OF_CLIENTS = (
 )
 METRICS: tuple[Metric, ...] = (
     *(*DESCRIBED.values(), *_RENAMED_COUNTERS, *_THROTTLED, *_OF_REQUESTS, *_OF_CLUSTER, *_OF_CACHE, *_OF_STORE),
-    *(_STORE_TROUBLE, *_OF_BROKER, *_OF_TRANSACTIONS),
+    *(_STORE_TROUBLE, *_OF_BROKER, *_OF_PARTITIONS, *_OF_TRANSACTIONS),
     *(*_OF_DISK, *_WHAT_RUNS, *_OF_PROCESS, *BY_NAME, *_OF_CLIENTS),
 )
 """All that a broker tells of itself."""
@@ -323,13 +293,15 @@ async def _metrics(request: web.Request) -> web.Response:
     """The broker's numbers in Prometheus' text format."""
     broker = request.app[BROKER]
     facts = await broker.disk.run(read_process_facts, broker.data.root)
+    totals = await broker.partition_totals()
     counted = [each for each in DESCRIBED.values() if each not in _COUNTED_AT_DOORS]
     families = chain(
         families_of((*counted, *_RENAMED_COUNTERS), broker.counters),
         families_at_doors(broker.counters, request.app[REQUESTS]),
-        families_of(_OF_CLUSTER, request.app[VIEWS].of(broker)),
+        families_of(_OF_CLUSTER, await request.app[VIEWS].of(broker)),
         families_of(_OF_BROKER, broker),
-        families_of(_OF_TRANSACTIONS, _transactions_of(broker)),
+        families_of(_OF_PARTITIONS, totals),
+        families_of(_OF_TRANSACTIONS, broker.transactions),
         families_of(_OF_DISK, facts),
         families_of_any(broker, facts),
         await families_by_name(broker, request.app[CHOSEN]),
