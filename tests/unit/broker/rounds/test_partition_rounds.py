@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
+from tests.support.counted_turns import counted_turns
 from tests.support.partition_appends import batch
 from tests.unit.broker.tiering.tiers import DAY_MS, SEGMENTS, Tiers, tiers
 from tests.unit.broker.tiering.unsteady_store import UnsteadyStore
@@ -175,6 +176,17 @@ async def test_producers_that_are_silent_are_forgotten_and_all_partitions_share_
         made.clock.set_by_ms += 2_000
         await has.rounds.expire_producers()
         assert len(few.producers) == len(many.producers) == 0
+
+
+async def test_others_are_served_while_the_producers_of_all_partitions_are_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with rounds(tmp_path) as has:
+        append(has.made.partition, 1, has.made.clock.now_ms())
+        monkeypatch.setattr("tiered.runtime.TURN_MS", -1.0)
+        for look in (has.rounds.bound_producers, has.rounds.expire_producers):
+            turns, _ = await counted_turns(look())
+            assert turns > len(has.made.partitions), look.__name__
 
 
 # What is due though nothing is written

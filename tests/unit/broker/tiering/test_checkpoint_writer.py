@@ -1,8 +1,10 @@
 """What the bucket is told, and when: a store that is away leaves checkpoints stale, and is said once."""
 
+import asyncio
 import logging
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +16,7 @@ from tiered.cold.bucket import checkpoints
 from tiered.cold.object_store import ObjectStore
 from tiered.errors import StoreUnavailable
 from tiered.formats.acl_entries import AclEntry
-from tiered.formats.checkpoint import PartitionCheckpoint
+from tiered.formats.checkpoint import PartitionCheckpoint, TopicEntry
 from tiered.meta.security import Security
 
 
@@ -105,3 +107,31 @@ async def test_the_form_of_rules_is_made_beside_the_event_loop(tmp_path: Path, m
         assert [entry.resource_name for entry in stored.acls] == ["orders", "bills"]
     assert len(threads) == 2
     assert threading.get_ident() not in threads
+
+
+async def test_others_are_served_while_the_topics_of_a_checkpoint_are_written_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turn, turns_of_entries = 0, []
+
+    def noted(**fields: Any) -> TopicEntry:
+        turns_of_entries.append(turn)
+        return TopicEntry(**fields)
+
+    async def count_turns() -> None:
+        nonlocal turn
+        while True:
+            turn += 1
+            await asyncio.sleep(0)
+
+    async with tiers(tmp_path, others=("bills", "letters", "a")) as made:
+        monkeypatch.setattr("tiered.runtime.TURN_MS", -1.0)
+        monkeypatch.setattr(checkpoint_writer, "TopicEntry", noted)
+        counting = asyncio.create_task(count_turns())
+        made.context.state.is_controller = True
+        await made.checkpoints.write_stale()
+        counting.cancel()
+        stored = await made.context.uploads.run(checkpoints.read_cluster_checkpoint, made.context.store)
+        assert stored is not None
+        assert sorted(entry.name for entry in stored.topics) == ["a", "bills", "letters", "orders"]
+    assert len(set(turns_of_entries)) == 4
