@@ -43,7 +43,11 @@ async def test_the_ids_of_many_matches_in_many_partitions_are_made_in_turns(monk
     response: Any = SimpleNamespace(write=write, write_eof=write_eof)
     transport = asyncio.Transport({"peername": ("127.0.0.1", 9)})
     stream = search._Stream(
-        make_mocked_request("GET", "/", app=app, transport=transport), response, topic, dict.fromkeys(range(9), 5)
+        make_mocked_request("GET", "/", app=app, transport=transport),
+        response,
+        topic,
+        range(9),
+        dict.fromkeys(range(9), 5),
     )
     steps: asyncio.Queue[Step | None] = asyncio.Queue()
     steps.put_nowait(Step(records=tuple((3, offset, b"{}") for offset in range(5, 5 + MATCHES)), places={}))
