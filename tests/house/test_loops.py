@@ -87,3 +87,48 @@ def test_no_item_of_a_loop_blocks_those_behind_it_without_a_reason() -> None:
     new, gone = found - WHOLE.keys(), WHOLE.keys() - found
     assert not new, f"give each item to tiered.broker.one_by_one, catch its errors, or say here why not: {sorted(new)}"
     assert not gone, f"no such loop is there any more: {sorted(gone)}"
+
+
+AT_ONCE = {
+    "tiered/broker/applier.py:ChangeApplier._take_settings": "when the number of fetchers was altered",
+    "tiered/broker/broker.py:Broker._let_go": "once, at the end",
+    "tiered/broker/broker.py:Broker.begin_stop": "once, at the end",
+    "tiered/broker/broker.py:Broker.metadata_went_back": "no write may come in between",
+    "tiered/broker/control/handover.py:_hand_over": "once, at the end",
+    "tiered/broker/partitions/failed_replicas.py:FailedReplicas._spare": "while a disk is full",
+    "tiered/broker/partitions/failed_replicas.py:FailedReplicas.resign": "while the object store is away",
+    "tiered/broker/people/sql_reports.py:SqlReports.write": "once, at the start",
+    "tiered/broker/people/sql_reports.py:SqlReports.write_all": "once, at the end",
+    "tiered/broker/reconcile/bucket.py:BucketComparison.round": "makes a list that a thread sorts",
+    "tiered/broker/reconcile/disk.py:DiskComparison.round": "makes a list that a thread sorts",
+    "tiered/broker/replication/replication.py:Replication.start": "once, at the start",
+    "tiered/broker/rounds/partition_rounds.py:PartitionRounds.bound_producers": "makes a list for in_turns",
+    "tiered/broker/tiering/partition_loader.py:PartitionLoader.close_all": "once, at the end",
+    "tiered/broker/tiering/retention.py:RetentionRounds.round": "makes a list for in_turns",
+}
+"""Functions that have all partitions in one step of the event loop, of which there may be tens of thousands."""
+
+
+def walks(path: Path) -> Iterator[str]:
+    """The functions of a module that go through all partitions and let nobody in between."""
+
+    def walk(node: ast.AST, name: str, *, in_turns: bool) -> Iterator[str]:
+        for child in ast.iter_child_nodes(node):
+            inner = name
+            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                inner = f"{name}.{child.name}".lstrip(".")
+            text = ast.unparse(child) if isinstance(child, ast.Call) else ""
+            if text.endswith("opics.partitions()") and not text.startswith("in_turns(") and not in_turns:
+                yield inner
+            else:
+                yield from walk(child, inner, in_turns=text.startswith("in_turns("))
+
+    for name in walk(parsed(path), "", in_turns=False):
+        yield f"{path.relative_to(ROOT)}:{name}"
+
+
+def test_what_goes_through_all_partitions_lets_others_in_between_or_says_why_not() -> None:
+    found = {name for path in sorted((ROOT / "tiered/broker").rglob("*.py")) for name in walks(path)}
+    new, gone = found - AT_ONCE.keys(), AT_ONCE.keys() - found
+    assert not new, f"go through them with tiered.runtime.in_turns, or say here why not: {sorted(new)}"
+    assert not gone, f"no such function is there any more: {sorted(gone)}"

@@ -15,6 +15,7 @@ from tiered.broker.partitions.topics import Topics
 from tiered.cold.request_counts import upload_requests
 from tiered.meta import topic_cost
 from tiered.meta.topic_cost import TopicBytes
+from tiered.runtime import in_turns
 
 GIB = 1 << 30
 MAX_TOPICS = 10_000
@@ -48,7 +49,7 @@ async def cost(context: BrokerContext, topics: Topics) -> Cost:
         lambda conn: topic_cost.load_all(conn, limit=MAX_TOPICS, without_broker=context.broker_id)
     )
     here: Counter[UUID] = Counter()
-    for partition in topics.partitions():
+    async for partition in in_turns(topics.partitions()):
         here[partition.topic_partition.topic_id] += partition.log.size_bytes
     held = tuple(replace(each, local_bytes=each.local_bytes + here[each.topic_id]) for each in held)
     settings = context.settings
