@@ -36,6 +36,7 @@ _BEFORE_CRC = struct.Struct(">qiib")
 _CRC = struct.Struct(">I")
 _BEFORE_LENGTH_ENDS: Final = 12
 _NO_TIMESTAMP: Final = -1
+_MIN_MS: Final = -(2**63)
 
 
 class RawRecord(NamedTuple):
@@ -77,33 +78,40 @@ def filtered(
     no record left it is what `emptied` gives.
 
     `delete_horizon_ms` is written into it: until then its tombstones stay. What it had before stays otherwise. The
-    greatest timestamp is that of the records that stay, or the append time. Raises CorruptBatch.
+    greatest timestamp is that of the records that stay, or the append time. Memory: the decompressed records twice.
+    Raises CorruptBatch.
     """
     header = read_header(buffer, position, len(buffer))
     body = _body(buffer, position, header, max_decompressed_bytes)
-    kept = [record for record in _raw_records(body, header) if keeps(record)]
-    if len(kept) == header.record_count and delete_horizon_ms is None:
-        return None
-    if not kept:
-        return emptied(header)
     attributes, base_timestamp_ms = header.attributes, header.base_timestamp_ms
-    content = bytearray()
-    if delete_horizon_ms is None:
-        for record in kept:
-            content += body[record.start : record.end]
-    else:
+    if delete_horizon_ms is not None:
         attributes, base_timestamp_ms = attributes | DELETE_HORIZON_BIT, delete_horizon_ms
-        for record in kept:
+    content = bytearray()
+    # One record at a time: a batch of a hundred KB may unfold to millions of them, which would take gigabytes at once.
+    kept_records, greatest_ms, run_start, run_end = 0, _MIN_MS, 0, 0
+    for record in _raw_records(body, header):
+        if not keeps(record):
+            continue
+        kept_records += 1
+        greatest_ms = max(greatest_ms, record.timestamp_ms)
+        if delete_horizon_ms is not None:
             _append_with_time(content, body, record, record.timestamp_ms - delete_horizon_ms)
-    max_timestamp_ms = header.max_timestamp_ms
-    if not header.is_log_append_time:
-        max_timestamp_ms = max(record.timestamp_ms for record in kept)
+            continue
+        if record.start != run_end:
+            content += body[run_start:run_end]
+            run_start = record.start
+        run_end = record.end
+    if kept_records == header.record_count and delete_horizon_ms is None:
+        return None
+    if not kept_records:
+        return emptied(header)
+    content += body[run_start:run_end]
     return _batch(
         header,
         attributes=attributes,
         base_timestamp_ms=base_timestamp_ms,
-        max_timestamp_ms=max_timestamp_ms,
-        record_count=len(kept),
+        max_timestamp_ms=header.max_timestamp_ms if header.is_log_append_time else greatest_ms,
+        record_count=kept_records,
         content=compress(header.compression, content),
     )
 

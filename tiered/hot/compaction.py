@@ -129,27 +129,36 @@ class CompactionPass:
                     if header.end_offset > due.first_dirty_offset:
                         if len(self._newest) + header.record_count > self._max_keys and self._newest:
                             return
-                        self._note_keys(header, block, index)
-                        self.report.end_offset = header.end_offset
+                        self.report.end_offset = self._note_keys(header, block, index)
+                        if self.report.end_offset < header.end_offset:
+                            return
                     if position + header.size_bytes - done >= STEP_BYTES:
                         yield self._read(position + header.size_bytes - done)
                         done = position + header.size_bytes
                 yield self._read(segment.size_bytes - done)
 
-    def _note_keys(self, header: BatchHeader, block: bytes, index: int) -> None:
+    def _note_keys(self, header: BatchHeader, block: bytes, index: int) -> int:
+        """The offset up to which the batch's keys are noted: its end, unless it has more keys than a pass may hold."""
         if header.is_control or compaction.is_aborted(header, self._aborted):
-            return
-        newest = self._newest
+            return header.end_offset
+        in_batch: dict[bytes, int] = {}
+        end_offset = header.end_offset
         try:
-            records = list(keyed_records(block, index))
+            for record in keyed_records(block, index):
+                if record.key is None or not self._due.first_dirty_offset <= record.offset < end_offset:
+                    continue
+                key = _hash(record.key)
+                if key in in_batch or len(in_batch) < self._max_keys:
+                    in_batch[key] = record.offset
+                else:
+                    end_offset = record.offset
         except CorruptBatch:
             # Where one record cannot be read, none counts as newer than what is there.
             if len(self.report.bad_batches) < MAX_BAD_BATCHES:
                 self.report.bad_batches.append((header.base_offset, header.last_offset))
-            return
-        for record in records:
-            if record.key is not None:
-                newest[_hash(record.key)] = record.offset
+            return header.end_offset
+        self._newest.update(in_batch)
+        return end_offset
 
     # What stays
 

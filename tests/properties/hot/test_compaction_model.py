@@ -131,3 +131,17 @@ def test_a_batch_that_nobody_can_decode_stays_and_is_named(tmp_path: Path) -> No
     sizes = {header.base_offset: header.record_count for _, header in exact_batches(kept, 0, len(kept))}
     assert sizes == {0: 1, 2: 1, 3: 1}, "what the bad batch may have made old stays too"
     assert bytes(bad[17:]) in kept
+
+
+def test_a_batch_with_more_keys_than_a_pass_may_hold_is_compacted_in_several_passes(tmp_path: Path) -> None:
+    made = Compacting.begin(tmp_path / "log", RealFileSystem())
+    made.produce([(b"%d" % number, b"old") for number in range(5)])
+    made.produce([(b"%d" % number, b"new") for number in range(5)], compression=Compression.ZSTD)
+    made.roll()
+    ends = []
+    while made.log.compacted.clean_end_offset < 10:
+        ends.append(made.compact(max_keys=2).end_offset)
+        made.check()
+    assert ends == [2, 4, 5, 7, 9, 10]
+    assert [record.offset for record in made.stored()] == [5, 6, 7, 8, 9]
+    made.log.discard()

@@ -1,5 +1,7 @@
 """Batches from which records were taken: everything else in them is as it was."""
 
+import tracemalloc
+
 import pytest
 
 from tiered.errors import CorruptBatch
@@ -127,3 +129,17 @@ def test_damaged_records_are_refused() -> None:
             except CorruptBatch:
                 with pytest.raises(CorruptBatch):
                     list(records(bytes(changed)))
+
+
+def test_a_small_batch_of_very_many_records_takes_memory_for_its_bytes_and_not_for_each_record() -> None:
+    many = [Record(offset=n, timestamp_ms=0, key=b"k", value=None, headers=()) for n in range(50_000)]
+    data = encode_batch(many, compression=Compression.ZSTD)
+    tracemalloc.start()
+    try:
+        changed = filtered(data, 0, lambda record: record.offset % 2 == 0)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert changed is not None
+    assert len(list(records(changed))) == 25_000
+    assert peak_bytes < 4 << 20, "all records at once take more"

@@ -39,6 +39,8 @@ class CompactionRounds:
         self._topics = topics
         self._pool = BlockingPool("compaction", threads=1)
         self._rest_until_ms: dict[TopicPartition, float] = {}
+        self._had_pass: set[TopicPartition] = set()
+        """Since the last time when every partition that was due had one."""
         self.max_dirty_ratio = 0.0
         """The largest share of a compacted topic's log that was not compacted yet, at the last look."""
 
@@ -47,7 +49,8 @@ class CompactionRounds:
         self._pool.close(wait=wait)
 
     async def round(self) -> None:
-        """Compacts what is due, the most urgent first, until nothing is. Bounded: another round comes."""
+        """Compacts what is due until nothing is: one pass of each partition, the most urgent first, then the next of
+        each. Bounded: another round comes."""
         for _ in range(MAX_PASSES_A_ROUND):
             if not self._context.settings.log.log_cleaner_enable or self._context.reserve.is_low:
                 return
@@ -81,8 +84,16 @@ class CompactionRounds:
             if self._may_go_on(partition) and self._rest_until_ms.get(partition.topic_partition, 0.0) <= now_ms
         ]
         self.max_dirty_ratio = max((due.dirty_ratio for _, due in found), default=0.0)
-        chosen = compaction.most_urgent(enumerate(due for _, due in found))
-        return None if chosen is None else found[chosen]
+        # One pass of each: a topic that its writer keeps late all the time must not keep all others waiting.
+        waiting = [pair for pair in found if pair[1].is_due and pair[0].topic_partition not in self._had_pass]
+        if not waiting:
+            self._had_pass.clear()
+            waiting = found
+        chosen = compaction.most_urgent(enumerate(due for _, due in waiting))
+        if chosen is None:
+            return None
+        self._had_pass.add(waiting[chosen][0].topic_partition)
+        return waiting[chosen]
 
     def _compacted(self) -> list[Partition]:
         return [each for topic in self._topics if topic.config.is_compacted for each in topic.partitions]

@@ -17,6 +17,7 @@ from tiered.file_slice import OpenFile
 from tiered.formats import record_batch
 from tiered.hot.file_system import RealFileSystem
 from tiered.ids import InSyncReplica
+from tiered.rules.segments.compaction import CompactionReason, Due
 
 COMPACT = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "delete.retention.ms": "0"}
 A, B, C = ("a" * 500, "b" * 500, "c" * 500)
@@ -31,6 +32,14 @@ class FullDisk(RealFileSystem):
         if self.is_full:
             raise OSError(28, "no space left")
         return super().create(path)
+
+
+class FirstIsAlwaysLate(CompactionRounds):
+    """As where somebody keeps writing to the first partition, whose topic has a `max.compaction.lag.ms` of 1."""
+
+    def due(self, partition: Partition) -> Due:
+        due = super().due(partition)
+        return due if partition.topic_partition.partition else replace(due, why=CompactionReason.LATE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,17 +65,23 @@ class Compacting:
 
 @asynccontextmanager
 async def compacting(
-    folder: Path, configs: dict[str, str] | None = None, *, enabled: str = "true"
+    folder: Path,
+    configs: dict[str, str] | None = None,
+    *,
+    enabled: str = "true",
+    partition_count: int = 1,
+    rounds_of: type[CompactionRounds] = CompactionRounds,
 ) -> AsyncIterator[Compacting]:
     async with tiers(
         folder,
         {**COMPACT, **(configs or {})},
+        partition_count=partition_count,
         written=lambda number: keyed(*RECORDS[number]),
         log_cleaner_enable=enabled,
     ) as made:
         files = FullDisk()
         context = replace(made.context, files=files)
-        rounds = CompactionRounds(context=context, topics=made.topics, image=made.image)
+        rounds = rounds_of(context=context, topics=made.topics, image=made.image)
         yield Compacting(made=made, context=context, files=files, rounds=rounds)
         await asyncio.to_thread(rounds.close)
 
@@ -156,3 +171,11 @@ async def test_a_pass_that_failed_leaves_the_log_and_is_tried_again_after_a_rest
         parts.made.clock.waited_ms += REST_MS
         await parts.rounds.round()
         assert parts.offsets == [2, 3, 4, 5]
+
+
+async def test_a_partition_that_is_late_all_the_time_keeps_no_other_from_its_pass(tmp_path: Path) -> None:
+    async with compacting(tmp_path, partition_count=2, rounds_of=FirstIsAlwaysLate) as parts:
+        for partition in parts.made.partitions:
+            await parts.context.flusher.flushed(partition.log, partition.log.log_end_offset)
+        await parts.rounds.round()
+        assert [partition.log.compacted.clean_end_offset for partition in parts.made.partitions] == [5, 5]
