@@ -8,10 +8,10 @@ has no account. Must never decide what anybody may do.
 import asyncio
 import math
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Hashable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tiered.errors import Throttled
 from tiered.rules.pacing.token_bucket import TokenBucketState
@@ -43,6 +43,11 @@ def current() -> Account | None:
     return _current
 
 
+def current_owner() -> Hashable:
+    """The owner of the present step; None where it is nobody's."""
+    return None if _current is None else _current.owner
+
+
 def on_behalf_of(account: Account, call: Callable[[], T]) -> T:
     """The result of `call`, a step of the owner's work: it waits for nothing."""
     global _current  # noqa: PLW0603 - the loop runs one step at a time
@@ -55,9 +60,10 @@ def on_behalf_of(account: Account, call: Callable[[], T]) -> T:
 
 
 class OwnersTurns:
-    """One piece of work at a time of each owner; those of other owners do not wait for it."""
+    """One piece of work at a time of each owner, or `at_once` of them; those of other owners do not wait for it."""
 
-    def __init__(self) -> None:
+    def __init__(self, at_once: int = 1) -> None:
+        self._at_once = at_once
         self._places: dict[Hashable, _Place] = {}
 
     @asynccontextmanager
@@ -76,15 +82,50 @@ class OwnersTurns:
     @asynccontextmanager
     async def taken_by(self, owner: Hashable) -> AsyncIterator[None]:
         """While it is the owner's turn. The caller bounds how many wait."""
-        place = self._places.setdefault(owner, _Place())
+        await self._enter(owner)
+        try:
+            yield
+        finally:
+            self._leave(owner)
+
+    async def to_its_end(self, owner: Hashable, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """The result of `work`, which begins when it is the owner's turn; None waits for nobody.
+
+        The work goes on where its waiter gives up, and the turn ends with the work: who hangs up in the middle must not
+        have a second piece run beside the first, and a third. The caller bounds how many wait.
+        """
+        if owner is None:
+            return await work()
+        await self._enter(owner)
+        running = asyncio.ensure_future(work())
+        running.add_done_callback(lambda ended: self._ended(owner, ended))
+        return await asyncio.shield(running)
+
+    def _ended(self, owner: Hashable, work: "asyncio.Future[Any]") -> None:
+        self._leave(owner)
+        if not work.cancelled():
+            work.exception()  # A waiter that has gone leaves nobody else to fetch it.
+
+    async def _enter(self, owner: Hashable) -> None:
+        place = self._places.get(owner)
+        if place is None:
+            place = self._places[owner] = _Place(self._at_once)
         place.count += 1
         try:
-            async with place.turn:
-                yield
-        finally:
-            place.count -= 1
-            if not place.count:
-                del self._places[owner]
+            await place.turn.acquire()
+        except asyncio.CancelledError:
+            self._forget(owner, place)
+            raise
+
+    def _leave(self, owner: Hashable) -> None:
+        place = self._places[owner]
+        place.turn.release()
+        self._forget(owner, place)
+
+    def _forget(self, owner: Hashable, place: "_Place") -> None:
+        place.count -= 1
+        if not place.count:
+            del self._places[owner]
 
     async def one(self, things: AsyncIterator[T]) -> AsyncIterator[T]:
         """The same things, of which the first comes when it is the owner's turn, until the last or until nobody wants
@@ -174,6 +215,6 @@ class _Place:
 
     __slots__ = ("count", "turn")
 
-    def __init__(self) -> None:
+    def __init__(self, at_once: int) -> None:
         self.count = 0
-        self.turn = asyncio.Lock()
+        self.turn = asyncio.Semaphore(at_once)

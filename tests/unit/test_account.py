@@ -85,6 +85,30 @@ async def test_an_owner_of_whom_too_much_waits_is_refused_and_others_are_not() -
     await of(Account("a"), stage.work("a-again"))
 
 
+async def test_work_that_its_owner_has_left_keeps_the_turn_to_its_end_and_others_have_their_own() -> None:
+    turns, may_end, begun = OwnersTurns(2), asyncio.Event(), list[str]()
+
+    async def work(name: str) -> str:
+        begun.append(name)
+        await may_end.wait()
+        return name
+
+    def asked(name: str) -> "asyncio.Task[str]":
+        return asyncio.create_task(turns.to_its_end(name[0], partial(work, name)))
+
+    left = [asked(f"a{number}") for number in range(4)]
+    await asyncio.sleep(0.01)
+    for task in left:
+        task.cancel()
+    await asyncio.wait(left)
+    last, other = asked("a4"), asked("b0")
+    await asyncio.sleep(0.01)
+    assert begun == ["a0", "a1", "b0"], "two that nobody waits for any more still take the owner's turns"
+    may_end.set()
+    assert [await last, await other] == ["a4", "b0"]
+    assert not turns._places, "nothing is kept of who has gone"
+
+
 async def test_a_list_that_is_given_up_in_the_middle_ends_its_turn() -> None:
     async def numbers() -> AsyncIterator[int]:
         for number in range(3):

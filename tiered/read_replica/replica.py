@@ -223,16 +223,15 @@ class BucketReader(TierReader):
     async def _in_store(self, partition: Any, offset: int, max_bytes: int, joined_bytes: int) -> ReadBatches | None:
         return await self._twice(partition, partial(super()._in_store, partition, offset, max_bytes, joined_bytes))
 
-    async def offset_for_timestamp(
+    async def _first_at(
         self,
         partition: Any,
         timestamp_ms: int,
-        *,
-        ends_with_thread: bool = False,  # noqa: ARG002 - nothing is looked up on a disk
+        run: Any,  # noqa: ARG002 - nothing is looked up on a disk
     ) -> tuple[int, int] | None:
         return await self._twice(partition, partial(self._first_in_store, partition, timestamp_ms))
 
-    async def max_timestamp(self, partition: Any) -> tuple[int, int] | None:
+    async def _greatest(self, partition: Any) -> tuple[int, int] | None:
         return await self._twice(partition, partial(self._greatest_in_store, partition, _NO_LOCAL_LOG, None))
 
     async def _twice(self, partition: BucketPartition, read: Callable[[], Awaitable[T]]) -> T:

@@ -4,11 +4,10 @@ Owns how a topic's settings bound a batch, the words of refusals, and the names 
 nor know a partition's state.
 """
 
-import asyncio
 import threading
 from collections.abc import AsyncIterator, Hashable, Sequence
 from contextlib import asynccontextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple, Protocol
 
 from tiered.account import OwnersShares, OwnersTurns
@@ -157,17 +156,8 @@ class LongValidations:
         codec: int | None,
     ) -> "ValidatedBatch":
         """As `validated_in_thread`. `room` bounds how many wait."""
-        limits, name = replica.limits, replica.name
-        async with self._turns.taken_by(owner):
-            call = asyncio.ensure_future(
-                self._pool.run(validated_in_thread, buffer, position, end, limits, now_ms, name, codec)
-            )
-            try:
-                return await asyncio.shield(call)
-            except asyncio.CancelledError:
-                # The thread goes on: who hangs up in the middle must not have a second one wait for it, and a third.
-                await asyncio.wait([call])
-                raise
+        arguments = buffer, position, end, replica.limits, now_ms, replica.name, codec
+        return await self._turns.to_its_end(owner, partial(self._pool.run, validated_in_thread, *arguments))
 
     def close(self, *, wait: bool = True) -> None:
         self._pool.close(wait=wait)

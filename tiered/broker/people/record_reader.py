@@ -6,10 +6,11 @@ comes here: it gets batches, unread.
 """
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from tiered.account import OwnersTurns, current_owner
 from tiered.broker.partitions.readable import Readable
 from tiered.broker.tiering.tier_reader import TierReader
 from tiered.errors import CorruptBatch, LogDirFailed, OffsetOutOfRange, StoreUnavailable
@@ -114,6 +115,7 @@ class RecordReader:
         self._ends_with_threads = ends_with_threads
         self._clock = clock
         self._pool = BlockingPool(threads_name, threads=DECODE_THREADS, max_waiting=MAX_WAITING_READS)
+        self._decoding = OwnersTurns()
 
     @property
     def pending(self) -> int:
@@ -135,13 +137,17 @@ class RecordReader:
         is_over: Callable[[], bool] | None = None,
         unfinished: UnfinishedBatch | None = None,
         cost: ReadCost | None = None,
+        owner: Hashable = None,
     ) -> Page:
         """The records from `offset` on that are `wanted`, rendered, within the limits. A thread asks `is_over` after
-        each record and each batch, and ends the page where that is true. `cost` grows also where the page fails.
+        each record and each batch, and ends the page where that is true. `cost` grows also where the page fails. Reads
+        of one `owner`, by default of whose step this is, decode one after the other: a batch may have millions of
+        records before the first that is asked for.
 
         Raises Undecodable for a batch at the page's beginning, Throttled when too many wait, LogDirFailed,
         OffsetOutOfRange, CorruptObject, StoreUnavailable.
         """
+        owner = current_owner() if owner is None else owner
         found: list[tuple[int, bytes]] = []
         cost = ReadCost() if cost is None else cost
         left_bytes = limits.max_bytes
@@ -163,11 +169,11 @@ class RecordReader:
                 unfinished=unfinished,
             )
             try:
-                data = await self._range(partition, offset, committed_only)
+                data = await self._range(partition, offset, committed_only, owner)
                 if data is None:
                     return page(is_end=True)
                 aborted = data.aborted if committed_only else ()
-                await self._decode(decoding, data.records, aborted)
+                await self._decode(decoding, data.records, aborted, owner)
             except Undecodable:
                 if not found:
                     raise
@@ -185,11 +191,14 @@ class RecordReader:
                 break
         return page(is_end=False)
 
-    async def _decode(self, decoding: "_Decoding", part: FileSlice, aborted: Sequence[AbortedRange]) -> None:
+    async def _decode(
+        self, decoding: "_Decoding", part: FileSlice, aborted: Sequence[AbortedRange], owner: Hashable
+    ) -> None:
         if self._ends_with_threads:
             await self._pool.run_to_end(self._timed, decoding, part, aborted, stop=decoding.stop)
         else:
-            await self._pool.run(self._timed, decoding, part, aborted)
+            decode = partial(self._pool.run, self._timed, decoding, part, aborted)
+            await self._decoding.to_its_end(owner, decode)
 
     def _timed(self, decoding: "_Decoding", part: FileSlice, aborted: Sequence[AbortedRange]) -> None:
         started_ms = self._clock.monotonic_ms()
@@ -198,7 +207,9 @@ class RecordReader:
         finally:
             decoding.worked_ms = self._clock.monotonic_ms() - started_ms
 
-    async def _range(self, partition: Readable, offset: int, committed_only: bool) -> ReadBatches | None:
+    async def _range(
+        self, partition: Readable, offset: int, committed_only: bool, owner: Hashable
+    ) -> ReadBatches | None:
         """Whole batches from the one that holds `offset`; None when nothing may be read there yet."""
         for _ in range(TRIES):
             batches = None
@@ -206,7 +217,7 @@ class RecordReader:
                 case read_plan.Hot():
                     batches = partition.read_hot(offset, READ_BYTES, committed_only=committed_only, at_least_one=True)
                 case read_plan.Cold():
-                    batches = await self._tiers.read_cold(partition, offset, READ_BYTES)
+                    batches = await self._tiers.read_cold(partition, offset, READ_BYTES, owner=owner)
                 case read_plan.CaughtUp():
                     return None
                 case read_plan.OutsideLog() as outside:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from tiered.account import current_owner
 from tiered.broker.context import BrokerContext, BrokerState
 from tiered.broker.partitions.fetch_wait import Watch
 from tiered.broker.partitions.partition import Partition
@@ -111,6 +112,7 @@ class LocalTopicTail:
         self._context = context
         self._topics = topics
         self._records = records
+        self._owner = current_owner()  # What is read later is read in a task, which is nobody's.
         self.topic_id: TopicId = topic.topic_id
         self._name = topic.name
         self._committed_only = committed_only
@@ -192,6 +194,7 @@ class LocalTopicTail:
                 committed_only=self._committed_only,
                 render=self._render(number),
                 wanted=self._wanted,
+                owner=self._owner,
             )
         except OffsetOutOfRange:
             return self._moved(partition, number)

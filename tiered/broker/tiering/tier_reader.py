@@ -4,8 +4,11 @@ Owns no state of its own. Must never serve an offset below `log_start_offset`, n
 callers bound the answer by the high watermark or the last stable offset.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
+from functools import partial
+from typing import Any
 
+from tiered.account import OwnersTurns, current_owner
 from tiered.broker.partitions.partition import Partition
 from tiered.broker.partitions.readable import Readable
 from tiered.cold.chunks.reader import ColdReader
@@ -16,7 +19,13 @@ from tiered.hot import resident
 from tiered.metrics import CountersState
 from tiered.runtime import BlockingPool
 
+_Run = Callable[..., Awaitable[Any]]
+
 LOOKUP_THREADS = 2
+COLD_READS_OF_OWNER = 16
+"""At one time, twice as many as run at once by default. Further reads of an owner wait in their requests, and go with
+them; those that have begun end in the cache. Who reads and hangs up, again and again, would otherwise have thousands of
+downloads go before those of others."""
 # Local retention may take a segment between the looks at the two tiers, over and over again.
 TRIES = 5
 
@@ -30,18 +39,22 @@ class TierReader:
         # Apart from the disk's threads: a hostile batch of a million records takes seconds to look through, and
         # flushes must not wait for that.
         self._lookups = BlockingPool("lookup", threads=LOOKUP_THREADS, max_waiting=1000)
+        self._reading = OwnersTurns(COLD_READS_OF_OWNER)
+        self._looking_up = OwnersTurns()
         self._counters = counters
 
     async def read_cold(
-        self, partition: Readable, offset: int, max_bytes: int, joined_bytes: int = 0
+        self, partition: Readable, offset: int, max_bytes: int, joined_bytes: int = 0, *, owner: Hashable = None
     ) -> ReadBatches | None:
         """Whole batches from the one that holds `offset`, at least one, and which transactions of theirs were aborted;
-        None when retention was faster. `joined_bytes`: how much may come of several chunks that are at hand.
+        None when retention was faster. `joined_bytes`: how much may come of several chunks that are at hand. The reads
+        of one `owner` wait for each other where there are many.
 
         Raises CorruptObject, which names topic, partition, offsets and key, and StoreUnavailable.
         """
         try:
-            found = await self._in_store(partition, offset, max_bytes, joined_bytes)
+            read = partial(self._in_store, partition, offset, max_bytes, joined_bytes)
+            found = await self._reading.to_its_end(owner, read)
         except Corrupt:
             self._counters.cold_corruptions += 1
             raise
@@ -75,17 +88,27 @@ class TierReader:
             await self._disk.run(resident.make_resident, part)
 
     async def offset_for_timestamp(
-        self, partition: Partition, timestamp_ms: int, *, ends_with_thread: bool = False
+        self, partition: Readable, timestamp_ms: int, *, ends_with_thread: bool = False
     ) -> tuple[int, int] | None:
         """(offset, timestamp) of the first record at or after `timestamp_ms`; None when there is none. Raises OSError
-        when the disk fails. With `ends_with_thread` a cancelled look-up ends when its thread has ended."""
-        run = self._lookups.run_to_end if ends_with_thread else self._lookups.run
+        when the disk fails. Lookups of one owner wait for each other: one may look at millions of records. With
+        `ends_with_thread` a cancelled one waits for nobody, and ends when its thread has ended."""
+        if ends_with_thread:
+            return await self._first_at(partition, timestamp_ms, self._lookups.run_to_end)
+        look_up = partial(self._first_at, partition, timestamp_ms, self._lookups.run)
+        return await self._looking_up.to_its_end(current_owner(), look_up)
+
+    async def _first_at(self, partition: Readable, timestamp_ms: int, run: _Run) -> tuple[int, int] | None:
+        assert isinstance(partition, Partition)
 
         async def look() -> tuple[int, int] | None:
             first = await self._first_in_store(partition, timestamp_ms)
             if first is not None:
                 return first
-            return await run(partition.log.offset_for_timestamp, timestamp_ms, partition.high_watermark)
+            local: tuple[int, int] | None = await run(
+                partition.log.offset_for_timestamp, timestamp_ms, partition.high_watermark
+            )
+            return local
 
         return await _in_both_tiers(partition, look)
 
@@ -108,8 +131,12 @@ class TierReader:
             start_offset=partition.log_start_offset,
         )
 
-    async def max_timestamp(self, partition: Partition) -> tuple[int, int] | None:
+    async def max_timestamp(self, partition: Readable) -> tuple[int, int] | None:
         """(offset, timestamp) of the first record with the greatest timestamp; None where no record has one."""
+        return await self._looking_up.to_its_end(current_owner(), partial(self._greatest, partition))
+
+    async def _greatest(self, partition: Readable) -> tuple[int, int] | None:
+        assert isinstance(partition, Partition)
 
         async def look() -> tuple[int, int] | None:
             local_start = partition.log.local_log_start_offset

@@ -10,10 +10,15 @@ from pathlib import Path
 import pytest
 
 from tests.unit.broker.tiering.tiers import SEGMENTS, Tiers, tiers
-from tiered.broker.tiering.tier_reader import TierReader
+from tiered.account import Account, on_behalf_of
+from tiered.broker.partitions.partition import Partition
+from tiered.broker.partitions.readable import Readable
+from tiered.broker.tiering.tier_reader import COLD_READS_OF_OWNER, TierReader
 from tiered.errors import CorruptObject
+from tiered.file_slice import ReadBatches
 from tiered.formats.record_batch import Record, encode_batch, read_header
 from tiered.hot.log import Log
+from tiered.server.kafka.transport.turns import Stepped, let_others
 
 FIRST_MS = 1_700_000_000_000
 
@@ -156,3 +161,73 @@ async def test_minus_three_is_the_first_of_the_latest_records_whichever_tier_the
                     partition._committed = old
                 assert await reader.max_timestamp(partition) == expected
                 await made.cold_reader.stop()
+
+
+class SlowReader(TierReader):
+    """Notes what begins, and answers nothing before it may."""
+
+    def begin(self) -> None:
+        self.begun: list[int] = []
+        self.may_end = asyncio.Event()
+
+    async def _in_store(
+        self, partition: Readable, offset: int, max_bytes: int, joined_bytes: int
+    ) -> ReadBatches | None:
+        self.begun.append(offset)
+        await self.may_end.wait()
+        return await super()._in_store(partition, offset, max_bytes, joined_bytes)
+
+    async def _first_at(self, partition: Readable, timestamp_ms: int) -> tuple[int, int] | None:
+        self.begun.append(timestamp_ms)
+        await self.may_end.wait()
+        return await super()._first_at(partition, timestamp_ms)
+
+
+@asynccontextmanager
+async def slow(folder: Path) -> AsyncIterator[tuple[Partition, SlowReader]]:
+    async with cold(folder) as (made, _):
+        reader = SlowReader(made.cold_reader, made.context.disk, made.context.counters)
+        reader.begin()
+        yield made.partition, reader
+        reader.may_end.set()
+
+
+async def test_who_reads_what_is_cold_and_hangs_up_again_and_again_has_few_downloads_go_before_others(
+    tmp_path: Path,
+) -> None:
+    async with slow(tmp_path) as (partition, reader):
+        for _ in range(3):
+            hers = [
+                asyncio.create_task(reader.read_cold(partition, 1, 1, owner="alice"))
+                for _ in range(COLD_READS_OF_OWNER)
+            ]
+            await asyncio.sleep(0.01)
+            for task in hers:
+                task.cancel()
+            await asyncio.wait(hers)
+        his = asyncio.create_task(reader.read_cold(partition, 2, 1, owner="bob"))
+        await asyncio.sleep(0.01)
+        assert reader.begun == [1] * COLD_READS_OF_OWNER + [2]
+        reader.may_end.set()
+        assert await his is not None
+
+
+async def test_lookups_by_time_of_one_owner_wait_for_each_other_and_those_of_others_do_not(tmp_path: Path) -> None:
+    async with slow(tmp_path) as (partition, reader):
+
+        def of(owner: str, timestamp_ms: int) -> "asyncio.Task[tuple[int, int] | None]":
+            step = partial(on_behalf_of, Account(owner))
+            return asyncio.create_task(
+                Stepped(reader.offset_for_timestamp(partition, timestamp_ms), step=step, pause=let_others)
+            )
+
+        hers = [of("alice", FIRST_MS + number) for number in range(3)]
+        his = of("bob", FIRST_MS + 9)
+        await asyncio.sleep(0.01)
+        assert reader.begun == [FIRST_MS, FIRST_MS + 9]
+        hers[0].cancel()
+        await asyncio.sleep(0.01)
+        assert reader.begun == [FIRST_MS, FIRST_MS + 9], "the first goes on though nobody waits for it"
+        reader.may_end.set()
+        assert await his == (1, FIRST_MS + 1000)
+        await asyncio.wait(hers)

@@ -310,7 +310,9 @@ async def _read_cold(
     partition, offset = entry.partition, entry.asked.fetch_offset
     try:
         async with places:
-            found = await request.context.broker.reader.read_cold(partition, offset, entry.cold_max_bytes, joined_bytes)
+            found = await request.context.broker.reader.read_cold(
+                partition, offset, entry.cold_max_bytes, joined_bytes, owner=request.context.connection.owner
+            )
         if found is not None:
             entry.records, entry.aborted = found.records, found.aborted
         else:
