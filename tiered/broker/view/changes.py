@@ -7,8 +7,10 @@ answer never came. Must never decide what a change is: `admin` does; nor apply o
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TypeVar
 
+from tiered.account import OwnersTurns, current_owner
 from tiered.broker.view.feed import ChangeFeed
 from tiered.errors import MetadataOutcomeUnknown, ShuttingDown
 from tiered.meta import cluster
@@ -24,6 +26,7 @@ class Changes:
         self._feed = feed
         self._group: asyncio.TaskGroup | None = None
         self._turn = asyncio.Lock()
+        self._of_owners = OwnersTurns()
         self.outcome_unknown = False
         """SQL may hold more than this broker knows: the next change, or `settle`, looks first."""
 
@@ -31,8 +34,15 @@ class Changes:
         self._group = group
 
     async def run(self, change: Callable[[], Awaitable[T]]) -> T:
-        """The outcome of `change`, once all changes before it have ended. Cancelling this wait does not cancel the
-        change. Raises MetadataUnavailable when an unknown outcome cannot be settled first."""
+        """The outcome of `change`, once all changes before it have ended. Cancelling this wait does not cancel a change
+        that has its place among them. Raises MetadataUnavailable when an unknown outcome cannot be settled first.
+
+        Each owner has one change there at a time. Further ones wait in their requests and go with them: who asks for
+        thousands and hangs up would otherwise have all of them made before anybody else's.
+        """
+        return await self._of_owners.to_its_end(current_owner(), partial(self._to_its_end, change))
+
+    async def _to_its_end(self, change: Callable[[], Awaitable[T]]) -> T:
         # The future gets no local name: its exception's traceback holds this frame, so the two would hold each other.
         return await asyncio.shield(self._begun(change))
 

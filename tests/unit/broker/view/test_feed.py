@@ -1,6 +1,7 @@
 """Whoever commits a change goes on when this broker has applied it, and no sooner."""
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -8,6 +9,7 @@ import pytest
 
 from tests.simulation.loop import SimLoop
 from tests.unit.broker.context import surroundings
+from tiered.account import Account, on_behalf_of
 from tiered.broker.view import feed as feed_module
 from tiered.broker.view.changes import Changes
 from tiered.broker.view.feed import ChangeFeed
@@ -15,6 +17,7 @@ from tiered.broker.view.image import ClusterImage
 from tiered.errors import InvalidTopic, MetadataOutcomeUnknown, MetadataUnavailable
 from tiered.meta import cluster
 from tiered.meta.changes import ChangeSet
+from tiered.server.kafka.transport.turns import Stepped, let_others
 
 
 async def test_a_commit_returns_once_its_change_was_applied(tmp_path: Path) -> None:
@@ -77,6 +80,37 @@ async def test_the_next_change_settles_an_unknown_outcome_first(tmp_path: Path) 
             await changes.run(refused)
         assert [*unknown, changes.outcome_unknown] == [True, False, False], "what was refused is known"
         await feed.stop()
+
+
+async def test_who_asks_for_changes_and_hangs_up_has_one_made_before_those_of_others(tmp_path: Path) -> None:
+    async with surroundings(tmp_path) as made, asyncio.TaskGroup() as group:
+        changes, may_end, begun = (
+            Changes(feed=ChangeFeed(context=made.context, image=ClusterImage())),
+            asyncio.Event(),
+            "",
+        )
+        changes.start(group)
+
+        async def change(owner: str) -> None:
+            nonlocal begun
+            begun += owner
+            await may_end.wait()
+
+        def asked(owner: str) -> "asyncio.Task[None]":
+            step = partial(on_behalf_of, Account(owner))
+            return asyncio.create_task(Stepped(changes.run(partial(change, owner)), step=step, pause=let_others))
+
+        for _ in range(3):
+            hers = [asked("a") for _ in range(20)]
+            await asyncio.sleep(0.01)
+            for task in hers:
+                task.cancel()
+            await asyncio.wait(hers)
+        his = asked("b")
+        await asyncio.sleep(0.01)
+        may_end.set()
+        await his
+        assert begun == "ab"
 
 
 def test_the_feed_is_polled_only_where_no_heartbeat_has_looked(tmp_path: Path) -> None:
