@@ -8,8 +8,10 @@ import hmac
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
+from tiered.account import OwnersTurns, current_owner
 from tiered.broker.context import BrokerState
 from tiered.broker.view.changes import Changes
 from tiered.broker.view.feed import ChangeFeed
@@ -22,7 +24,7 @@ from tiered.runtime import BlockingPool, secret_bytes
 
 THREADS = 2
 MAX_WAITING = 500
-"""Logins by password that wait for their turn; more are refused."""
+"""Logins by password that wait for a thread; more are refused. One address, or user, has `THREADS` among them."""
 MAX_PROVED = 1000
 
 T = TypeVar("T")
@@ -46,6 +48,8 @@ class Credentials:
         self._changes = changes
         self._feed = feed
         self._pool = BlockingPool("password", threads=THREADS, max_waiting=MAX_WAITING)
+        # Before a login an owner is an address: one that tries names by the thousand must fill the room of no other.
+        self._of_owners = OwnersTurns(THREADS)
         self._rows: object = None
         self._users: Users = {}
         self._secret = self._own_secret = secret_bytes(SECRET_BYTES)
@@ -98,7 +102,7 @@ class Credentials:
         theirs = self.users().get(user_name)
         mechanism = self._usual_strongest if theirs is None else _strongest(theirs)
         kept = self.scram(mechanism, user_name)
-        is_right = await self._pool.run(scram.is_password, mechanism, kept, password)
+        is_right = await self.in_turn(lambda: scram.is_password(mechanism, kept, password))
         proved = ProvedPassword(user_name=user_name, mechanism=mechanism, credential=kept)
         return proved if is_right and self.holds(proved) else None
 
@@ -118,7 +122,7 @@ class Credentials:
 
     async def in_turn(self, call: Callable[[], T]) -> T:
         """The result of `call`, which works on a proof for a while, in the same few threads. Raises Throttled."""
-        return await self._pool.run(call)
+        return await self._of_owners.to_its_end(current_owner(), partial(self._pool.run, call))
 
     async def password_changes(
         self, user_name: str, password: str, mechanisms: Iterable[ScramMechanism], *, iterations: int
@@ -142,7 +146,7 @@ class Credentials:
                 for mechanism, salt in salts.items()
             ]
 
-        return await self._pool.run(changes)
+        return await self.in_turn(changes)
 
     async def alter(
         self,
