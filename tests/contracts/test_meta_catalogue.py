@@ -5,7 +5,7 @@ from functools import partial
 from uuid import uuid4
 
 import pytest
-from sqlalchemy import Connection
+from sqlalchemy import Connection, insert, update
 
 from tests.catalogue import HOUR_MS, NOW_MS, advance_log_start_offset, create_topic, elect, register, segment_plan
 from tiered.errors import (
@@ -20,7 +20,18 @@ from tiered.errors import (
     UnknownTopicOrPartition,
 )
 from tiered.ids import InSyncReplica
-from tiered.meta import broker_reports, brokers, changes, partitions, producer_ids, segments, settings, topics
+from tiered.meta import (
+    broker_reports,
+    brokers,
+    changes,
+    cluster,
+    partitions,
+    producer_ids,
+    segments,
+    settings,
+    tables,
+    topics,
+)
 from tiered.meta.engine import Database
 from tiered.meta.partitions import PartitionRow
 from tiered.rules.segments.segment_states import SegmentState
@@ -233,6 +244,23 @@ def test_configs_of_resources_are_set_dropped_and_replaced_and_reach_the_feed(da
     assert found.resource_configs == {orders: {"a": "3"}, others: {"c": "4"}}
     database.run_sync(lambda conn: settings.alter_resource(conn, others, values={}, removed=None))
     assert database.run_sync(settings.load_resources) == {orders: {"a": "3"}}
+
+
+def test_a_setting_of_a_scope_that_no_broker_writes_is_left_out_and_named(
+    database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = [{"scope": scope, "name": "a", "value": scope} for scope in ("", "7", "banana\n")]
+    database.run_sync(lambda conn: conn.execute(insert(tables.broker_config), rows))
+    assert database.run_sync(settings.load_all) == {None: {"a": ""}, 7: {"a": "7"}}
+    assert "its scope 'banana\\n' is no broker's id" in caplog.text
+
+
+@pytest.mark.parametrize("rows", [{"a": 1}, [["x", "y", "z"]], [[1]], [1]])
+def test_kept_disks_that_no_restore_writes_are_refused_in_words(database: Database, rows: object) -> None:
+    database.run_sync(lambda conn: cluster.ensure(conn, cluster_id="c", now_ms=NOW_MS))
+    database.run_sync(lambda conn: conn.execute(update(tables.cluster).values(kept_disks=rows)))
+    with pytest.raises(CorruptMetadata, match="kept_disks in the table cluster"):
+        database.run_sync(cluster.load)
 
 
 def test_broker_settings_have_a_default_and_exceptions(database: Database) -> None:

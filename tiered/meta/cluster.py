@@ -147,12 +147,22 @@ _ROW = select(
 
 
 def find(conn: Connection) -> ClusterRow | None:
-    """The cluster's row, if there is one."""
+    """The cluster's row, if there is one. Raises CorruptMetadata for one that no broker writes."""
     row = conn.execute(_ROW).mappings().one_or_none()
     if row is None:
         return None
     saw(conn, row["change_number"])
-    return ClusterRow(**{**row, "kept_disks": tuple(KeptDisk(*disk) for disk in row["kept_disks"])})
+    return ClusterRow(**{**row, "kept_disks": _kept_disks(row["kept_disks"])})
+
+
+def _kept_disks(rows: Any) -> tuple[KeptDisk, ...]:
+    try:
+        return tuple(KeptDisk(int(broker_id), str(of), int(epoch)) for broker_id, of, epoch in rows)
+    except (TypeError, ValueError):
+        raise CorruptMetadata(
+            "the disks that a restore took along (kept_disks in the table cluster) are in a form that no restore "
+            "writes; if every broker of the restore has started once, set them to []"
+        ) from None
 
 
 def forget_kept_disk(conn: Connection, broker_id: int) -> None:

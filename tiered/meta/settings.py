@@ -4,6 +4,7 @@ Owns the stored text, and the bound for resources without a row of their own. Mu
 knows names, ranges and defaults. All of them share one number in the feed.
 """
 
+import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -12,6 +13,8 @@ from sqlalchemy import Connection, Table, delete, func, insert, select, update
 from tiered.errors import PolicyViolation
 from tiered.meta.cluster import take_number
 from tiered.meta.tables import CLUSTER_WIDE, ONLY_ROW, broker_config, cluster, resource_config
+
+log = logging.getLogger(__name__)
 
 Resource = tuple[str, str]
 """(kind, name)"""
@@ -46,10 +49,18 @@ def alter_resource(
 
 
 def load_all(conn: Connection) -> dict[int | None, dict[str, str]]:
-    """The stored settings, by broker id; `None` is the default for all brokers."""
+    """The stored settings, by broker id; `None` is the default for all brokers. A row that no broker writes is left
+    out, and named in the log."""
     found: dict[int | None, dict[str, str]] = {}
     for row in conn.execute(select(broker_config).order_by(broker_config.c.scope, broker_config.c.name)):
-        broker_id = None if row.scope == CLUSTER_WIDE else int(row.scope)
+        try:
+            broker_id = None if row.scope == CLUSTER_WIDE else int(row.scope)
+        except ValueError:
+            words = (
+                "the setting %.80r in broker_config is left out and can be deleted: its scope %.80r is no broker's id"
+            )
+            log.warning(words, row.name, row.scope)
+            continue
         found.setdefault(broker_id, {})[row.name] = row.value
     return found
 
