@@ -26,6 +26,8 @@ COLD_READS_OF_OWNER = 16
 """At one time, twice as many as run at once by default. Further reads of an owner wait in their requests, and go with
 them; those that have begun end in the cache. Who reads and hangs up, again and again, would otherwise have thousands of
 downloads go before those of others."""
+DISK_READS_OF_OWNER = 4
+"""At one time, half of the disk's threads by default: flushes wait for a thread, too."""
 # Local retention may take a segment between the looks at the two tiers, over and over again.
 TRIES = 5
 
@@ -40,6 +42,7 @@ class TierReader:
         # flushes must not wait for that.
         self._lookups = BlockingPool("lookup", threads=LOOKUP_THREADS, max_waiting=1000)
         self._reading = OwnersTurns(COLD_READS_OF_OWNER)
+        self._reading_disk = OwnersTurns(DISK_READS_OF_OWNER)
         self._looking_up = OwnersTurns()
         self._counters = counters
 
@@ -82,10 +85,11 @@ class TierReader:
         """True when sending the bytes now would not wait for the disk."""
         return resident.is_resident(part)
 
-    async def make_resident(self, part: FileSlice) -> None:
-        """Returns once the bytes are in memory, so that sending them does not stop the event loop."""
-        if not resident.is_resident(part):
-            await self._disk.run(resident.make_resident, part)
+    async def make_resident(self, part: FileSlice, *, owner: Hashable = None) -> None:
+        """Returns once the bytes are in memory, so that sending them does not stop the event loop. The reads of one
+        `owner` wait for each other where there are many."""
+        if not self.is_resident(part):
+            await self._reading_disk.to_its_end(owner, partial(self._disk.run, resident.make_resident, part))
 
     async def offset_for_timestamp(
         self, partition: Readable, timestamp_ms: int, *, ends_with_thread: bool = False

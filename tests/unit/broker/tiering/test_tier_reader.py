@@ -1,6 +1,7 @@
 """Reads and look-ups by time over both tiers: the store's part first, and never what lies below the log start."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -13,11 +14,12 @@ from tests.unit.broker.tiering.tiers import SEGMENTS, Tiers, tiers
 from tiered.account import Account, on_behalf_of
 from tiered.broker.partitions.partition import Partition
 from tiered.broker.partitions.readable import Readable
-from tiered.broker.tiering.tier_reader import COLD_READS_OF_OWNER, TierReader
+from tiered.broker.tiering.tier_reader import COLD_READS_OF_OWNER, DISK_READS_OF_OWNER, TierReader
 from tiered.errors import CorruptObject
-from tiered.file_slice import ReadBatches
+from tiered.file_slice import FileSlice, ReadBatches
 from tiered.formats.record_batch import Record, encode_batch, read_header
 from tiered.hot.log import Log
+from tiered.runtime import BlockingPool
 from tiered.server.kafka.transport.turns import Stepped, let_others
 
 FIRST_MS = 1_700_000_000_000
@@ -210,6 +212,33 @@ async def test_who_reads_what_is_cold_and_hangs_up_again_and_again_has_few_downl
         assert reader.begun == [1] * COLD_READS_OF_OWNER + [2]
         reader.may_end.set()
         assert await his is not None
+
+
+class NothingInMemory(TierReader):
+    def is_resident(self, part: FileSlice) -> bool:
+        return False
+
+
+async def test_who_reads_what_is_not_in_memory_and_hangs_up_leaves_the_disks_threads_to_others(
+    tmp_path: Path,
+) -> None:
+    disk, may_end = BlockingPool("disk", threads=1), threading.Event()
+    async with cold(tmp_path) as (made, _):
+        reader = NothingInMemory(made.cold_reader, disk, made.context.counters)
+        found = await reader.read_cold(made.partition, 1, 1)
+        assert found is not None
+        flushing = asyncio.create_task(disk.run(may_end.wait, 30))
+        for _ in range(3):
+            hers = [asyncio.create_task(reader.make_resident(found.records, owner="alice")) for _ in range(20)]
+            await asyncio.sleep(0.01)
+            for task in hers:
+                task.cancel()
+            await asyncio.wait(hers)
+        assert disk.pending == 1 + DISK_READS_OF_OWNER
+        may_end.set()
+        assert await flushing
+        await reader.make_resident(found.records, owner="alice")
+    await asyncio.to_thread(disk.close)
 
 
 async def test_lookups_by_time_of_one_owner_wait_for_each_other_and_those_of_others_do_not(tmp_path: Path) -> None:

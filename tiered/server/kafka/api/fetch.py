@@ -260,7 +260,7 @@ async def _answer_later(request: RawRequest, asked: FetchRequest, found: FetchLo
     async for entry in in_turns(found.entries()):
         if isinstance(entry.records, FileSlice):
             try:
-                await reader.make_resident(entry.records)
+                await reader.make_resident(entry.records, owner=owner)
             except OSError as error:
                 entry.error = disk_error(request, entry.partition, error)
     if count > LONG_FETCH_PARTITIONS:
