@@ -1,18 +1,23 @@
-"""Limits on requests in progress: an answer that is not read in time is broken off, not followed by another one."""
+"""Limits on requests in progress: an answer that is not read in time is broken off, not followed by another one; and
+streams give way to those who have none."""
 
 import asyncio
 from collections.abc import Iterator, Mapping
+from contextlib import AsyncExitStack
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
-from aiohttp import web
+from aiohttp import ClientSession, ClientTimeout, web
 from aiohttp.test_utils import TestServer
 
+from tiered.account import Account, on_behalf_of
 from tiered.server.http.app import _errors_as_json
 from tiered.server.http.door.keys import SERVICE, Service
 from tiered.server.http.door.limits import REQUESTS, RequestsState, limited
 from tiered.server.http.messages.long_list import json_with_list
-from tiered.server.http.messages.route import Route
+from tiered.server.http.messages.route import Handler, Route
+from tiered.server.kafka.transport.turns import Stepped, let_others
 
 
 async def test_an_answer_that_is_not_read_in_time_is_broken_off() -> None:
@@ -43,3 +48,43 @@ async def test_an_answer_that_is_not_read_in_time_is_broken_off() -> None:
             pass
         assert b"HTTP/1.1" not in read, "one answer in the middle of another one"
         writer.close()
+
+
+@web.middleware
+async def of_who_says_so(request: web.Request, handler: Handler) -> web.StreamResponse:
+    step = partial(on_behalf_of, Account(request.headers["Owner"]))
+    return await Stepped(cast(Any, handler(request)), step=step, pause=let_others)
+
+
+async def test_whoever_has_no_stream_gets_the_place_of_one_of_whoever_has_most() -> None:
+    async def endless(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await asyncio.Event().wait()
+        return response
+
+    app = web.Application(middlewares=[of_who_says_so])
+    app[SERVICE] = cast(
+        Service, SimpleNamespace(settings=SimpleNamespace(http=SimpleNamespace(tiered_http_max_streams=8)))
+    )
+    app[REQUESTS] = state = RequestsState()
+    route = Route(method="GET", path="/", handler=endless, summary="", answers={}, has_deadline=False)
+    app.router.add_get("/", limited(route))
+    server = TestServer(app)
+    await server.start_server()
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(server.close)
+
+        async def status(owner: str) -> int:
+            session = await stack.enter_async_context(ClientSession(timeout=ClientTimeout(total=30)))
+            return (await session.get(server.make_url("/"), headers={"Owner": owner})).status
+
+        assert [await status(owner) for owner in ("a", "a", "a", "a", "a")] == [200, 200, 200, 200, 429]
+        assert [await status(owner) for owner in ("b", "b", "c", "d")] == [200] * 4
+        assert state.streams == 8
+        assert [await status(owner) for owner in ("d", "b", "e")] == [429] * 3
+        async with asyncio.timeout(10):
+            while state.streams == 8:
+                await asyncio.sleep(0.01)
+        assert {owner: len(streams) for owner, streams in state.streams_of.items()} == {"a": 3, "b": 2, "c": 1, "d": 1}
+        assert [await status(owner) for owner in ("a", "e")] == [429, 200]

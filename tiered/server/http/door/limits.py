@@ -1,17 +1,18 @@
 """The limits on one request, and on all of them together.
 
-Owns the count of requests in progress. A request above the bound, or above its client's share of it, is refused at
-once; one that takes longer than its deadline, a slow body included, is ended with 408. Whether the broker lives is
-answered whatever else is in progress. Must never cut a change halfway: `admin` runs changes in
-tasks of their own.
+Owns the count of requests in progress, and which streams are open. A request above the bound, or above its client's
+share of it, is refused at once; one that takes longer than its deadline, a slow body included, is ended with 408.
+Whether the broker lives is answered whatever else is in progress. Must never cut a change halfway: `admin` runs changes
+in tasks of their own.
 """
 
 import asyncio
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 from aiohttp import web
 
-from tiered.account import OwnersShares
+from tiered.account import OwnersShares, current_owner
 from tiered.server.http.door.keys import SERVICE
 from tiered.server.http.door.logins import OPEN_PATHS
 from tiered.server.http.messages.failures import error_response
@@ -25,6 +26,10 @@ class RequestsState:
 
     bounded_shares: OwnersShares = field(default_factory=OwnersShares)
     stream_shares: OwnersShares = field(default_factory=OwnersShares)
+    streams_of: dict[Hashable, list[web.Request]] = field(default_factory=dict)
+    """The open streams of each owner, the newest last."""
+    ending: web.Request | None = None
+    """The stream that gives its place to somebody who has none."""
 
     @property
     def bounded(self) -> int:
@@ -33,6 +38,17 @@ class RequestsState:
     @property
     def streams(self) -> int:
         return self.stream_shares.total
+
+    def make_room(self, owner: Hashable) -> None:
+        """Ends a stream of the owner with the most, if `owner` has none: its next try finds the place. A stream has no
+        end of its own, so that a few owners, each with its share, would keep everybody else out for good."""
+        if self.ending is not None or owner in self.streams_of:
+            return
+        most = max(self.streams_of.values(), key=len, default=[])
+        if len(most) > 1:
+            self.ending = most[-1]
+            if self.ending.transport is not None:
+                self.ending.transport.abort()
 
 
 IS_STREAM: web.RequestKey[bool] = web.RequestKey("is_stream", bool)
@@ -84,11 +100,21 @@ def _with_deadline(handler: Handler) -> Handler:
 def _stream(handler: Handler) -> Handler:
     async def run(request: web.Request) -> web.StreamResponse:
         request[IS_STREAM] = True
-        shares = request.app[REQUESTS].stream_shares
-        with shares.taken(request.app[SERVICE].settings.http.tiered_http_max_streams) as is_taken:
+        state, owner = request.app[REQUESTS], current_owner()
+        with state.stream_shares.taken(request.app[SERVICE].settings.http.tiered_http_max_streams) as is_taken:
             if not is_taken:
-                return _too_many(f"{shares.total} streams are open; close one, or try again later")
-            return await handler(request)
+                state.make_room(owner)
+                return _too_many(f"{state.streams} streams are open; close one, or try again later")
+            streams = state.streams_of.setdefault(owner, [])
+            streams.append(request)
+            try:
+                return await handler(request)
+            finally:
+                streams.remove(request)
+                if not streams:
+                    del state.streams_of[owner]
+                if state.ending is request:
+                    state.ending = None
 
     return run
 
