@@ -28,7 +28,7 @@ from tiered.hot.segment_files import OpenSegments, SegmentFile, segment_path, un
 from tiered.hot.side_files import SideFiles, refusal
 from tiered.hot.truncation import Truncation
 from tiered.open_files import OUT_OF_FILES
-from tiered.rules.partition.rolling import NEVER_MS
+from tiered.rules.partition.rolling import MAX_RELATIVE_OFFSET, NEVER_MS, SmallClosesState
 from tiered.rules.replication.leader_epochs import LeaderEpochs
 from tiered.rules.segments.compaction import Compacted
 
@@ -47,6 +47,7 @@ class Log:
         "_open_segments",
         "_segments",
         "_side",
+        "_small_closes",
         "_truncation",
         "config",
         "directory",
@@ -70,6 +71,7 @@ class Log:
         self._side = SideFiles(directory, fs, found)
         self._flushing = FlushState(directory, fs, self._side, open_segments, found)
         self._truncation = Truncation(directory, fs, self._side, self._flushing, self._lookup, open_segments)
+        self._small_closes = SmallClosesState()
         self.failed: str | None = None
         """Why this log takes no more appends until the process restarts; None while it does."""
         self._closed = False
@@ -217,7 +219,9 @@ class Log:
             last_offset = base_offset - 1
             for _, header in headers:
                 last_offset += header.last_offset_delta + 1
-            if active.must_close(config, incoming, last_offset, now_ms):
+            must_close = active.must_close(config, incoming, last_offset, now_ms)
+            is_far = last_offset - active.base_offset > MAX_RELATIVE_OFFSET
+            if must_close and (is_far or self._small_closes.may_close(size, now_ms)):
                 self._roll(now_ms)
                 active = self._segments[-1]
                 size = 0

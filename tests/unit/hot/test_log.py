@@ -13,7 +13,7 @@ from tiered.formats.producer_snapshot import ProducerEntry, decode_producers
 from tiered.hot.file_system import RealFileSystem
 from tiered.hot.log import LogConfig
 from tiered.hot.segment import RESERVED_FROM_BYTES, TAIL_BATCHES
-from tiered.rules.partition.rolling import MAX_RELATIVE_OFFSET
+from tiered.rules.partition.rolling import MAX_RELATIVE_OFFSET, SMALL_AT_ONCE
 
 
 def test_the_file_is_exactly_the_batches_as_they_were_stamped(tmp_path: Path) -> None:
@@ -398,3 +398,14 @@ def test_a_segment_knows_when_it_was_written_last_over_a_restart(tmp_path: Path)
     os.utime(segment.path, (0, NOW_MS // 1000))
     assert open_log(tmp_path, now_ms=NOW_MS + 60_000).segments[0].written_ms == NOW_MS
     assert open_log(tmp_path, now_ms=NOW_MS - 60_000).segments[0].written_ms == NOW_MS - 60_000, "a clock went back"
+
+
+def test_a_log_that_may_close_a_segment_with_each_batch_has_a_bounded_number_of_them(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "log", segment_bytes=14)
+    for _ in range(SMALL_AT_ONCE + 50):
+        append(log, batch())
+    assert len(log.segments) == SMALL_AT_ONCE + 1
+    assert log.segments[-1].end_offset == SMALL_AT_ONCE + 50
+    append(log, batch(), now_ms=NOW_MS + 1000)
+    assert len(log.segments) == SMALL_AT_ONCE + 2
+    log.discard()

@@ -4,7 +4,14 @@ from typing import Any
 
 import pytest
 
-from tiered.rules.partition.rolling import MAX_RELATIVE_OFFSET, should_roll
+from tiered.rules.partition.rolling import (
+    MAX_RELATIVE_OFFSET,
+    SMALL_AT_ONCE,
+    SMALL_PER_S,
+    SMALL_SEGMENT_BYTES,
+    SmallClosesState,
+    should_roll,
+)
 
 
 def rolls(**changes: Any) -> bool:
@@ -55,3 +62,12 @@ def test_offsets_too_far_from_the_base_roll(beyond: int, expected: bool) -> None
 
 def test_a_full_index_rolls() -> None:
     assert rolls(index_is_full=True)
+
+
+def test_small_segments_are_closed_at_a_bounded_rate_and_large_ones_at_any() -> None:
+    closes, now_ms = SmallClosesState(), 10**12
+    assert sum(closes.may_close(100, now_ms) for _ in range(10 * SMALL_AT_ONCE)) == SMALL_AT_ONCE
+    assert all(closes.may_close(SMALL_SEGMENT_BYTES, now_ms) for _ in range(10))
+    assert sum(closes.may_close(100, now_ms + 1000) for _ in range(100)) == SMALL_PER_S
+    assert not closes.may_close(100, now_ms - 10**9), "the clock went back"
+    assert closes.may_close(100, now_ms - 10**9 + 1000)
