@@ -15,6 +15,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from tiered.cold.bucket.segments import load_tail
+from tiered.cold.budget import Budget
 from tiered.cold.chunks.cache import ChunkCache, ChunkCacheState, ChunkRun
 from tiered.cold.chunks.loads import ChecksState, ChunkLoads, named
 from tiered.cold.object_store import ObjectStore
@@ -76,6 +77,8 @@ class ColdReader:
         self._opening: SingleFlight[UUID, SegmentTail] = SingleFlight()
         self._tails: OrderedDict[UUID, tuple[SegmentTail, int]] = OrderedDict()
         self._tails_bytes = 0
+        # A topic with the smallest chunks has tails of a hundred MB: one such at a time, and many usual ones.
+        self._tail_room = Budget(open_tail_bytes)
         self._readers = SequentialReaders(read_ahead)
         self._greatest: OrderedDict[tuple[UUID, int], int] = OrderedDict()
         """Of chunks whose maximum is not proven, a time that none of their records is later than."""
@@ -197,9 +200,10 @@ class ColdReader:
         return (await self._fetch_tail(place),)
 
     async def _fetch_tail(self, place: ExpectedSegment) -> SegmentTail:
-        tail = await self._pool.run(self._load_tail, place)
+        weight = max(1, (place.segment.size_bytes - place.segment.log_bytes) * _TAIL_OVERHEAD)
+        async with self._tail_room.taken(weight):
+            tail = await self._pool.run(self._load_tail, place)
         self.state.tails_opened += 1
-        weight = (place.segment.size_bytes - place.segment.log_bytes) * _TAIL_OVERHEAD
         self._tails[place.segment.object_id] = (tail, weight)
         self._tails_bytes += weight
         while self._tails_bytes > self._open_tail_bytes and len(self._tails) > 1:

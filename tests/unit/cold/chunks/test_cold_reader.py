@@ -247,6 +247,23 @@ def test_open_tails_are_bounded(tmp_path: Path) -> None:
     lab.run(test)
 
 
+def test_tails_that_are_larger_than_their_room_are_opened_one_at_a_time(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, open_tail_bytes=1)
+    segments = [stored_in(lab, 30) for _ in range(3)]
+
+    async def test() -> None:
+        lab.store.ranges.clear()
+        lab.store.gate.clear()
+        reads = [asyncio.ensure_future(lab.read(stored, 0)) for stored in segments]
+        await asyncio.sleep(0.05)
+        assert len(lab.store.ranges) == 1
+        lab.store.gate.set()
+        await asyncio.gather(*reads)
+        assert lab.reader.state.tails_opened == 3
+
+    lab.run(test)
+
+
 def test_parallel_readers_open_an_object_once(lab: Lab) -> None:
     stored = stored_in(lab)
 
