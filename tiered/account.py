@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 from tiered.errors import Throttled
@@ -97,9 +98,13 @@ class OwnersTurns:
         if owner is None:
             return await work()
         await self._enter(owner)
+        # The future gets no local name: its exception's traceback holds this frame, so the two would hold each other.
+        return await asyncio.shield(self._begun(owner, work))
+
+    def _begun(self, owner: Hashable, work: Callable[[], Coroutine[Any, Any, T]]) -> "asyncio.Future[T]":
         running = asyncio.ensure_future(work())
-        running.add_done_callback(lambda ended: self._ended(owner, ended))
-        return await asyncio.shield(running)
+        running.add_done_callback(partial(self._ended, owner))
+        return running
 
     def _ended(self, owner: Hashable, work: "asyncio.Future[Any]") -> None:
         self._leave(owner)
