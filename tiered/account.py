@@ -7,6 +7,7 @@ has no account. Must never decide what anybody may do.
 
 import asyncio
 import math
+import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -36,27 +37,33 @@ class Account:
     charge: Callable[[float], None] | None = field(default=None, compare=False)
 
 
-_current: Account | None = None
+class _Steps(threading.local):
+    """Each thread has one loop at the most, which runs one step at a time."""
+
+    account: Account | None = None
+
+
+_steps = _Steps()
 
 
 def current() -> Account | None:
     """Whose step this is; None where it is nobody's."""
-    return _current
+    return _steps.account
 
 
 def current_owner() -> Hashable:
     """The owner of the present step; None where it is nobody's."""
-    return None if _current is None else _current.owner
+    account = _steps.account
+    return None if account is None else account.owner
 
 
 def on_behalf_of(account: Account, call: Callable[[], T]) -> T:
     """The result of `call`, a step of the owner's work: it waits for nothing."""
-    global _current  # noqa: PLW0603 - the loop runs one step at a time
-    outer, _current = _current, account
+    outer, _steps.account = _steps.account, account
     try:
         return call()
     finally:
-        _current = outer
+        _steps.account = outer
         del call  # It may hold an exception, which holds this frame from now on.
 
 

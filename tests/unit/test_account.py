@@ -1,6 +1,7 @@
 """Lists of one owner wait for each other, what it brings has a bound, and what SQL does for it is charged to it."""
 
 import asyncio
+import threading
 import time
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import ExitStack
@@ -19,6 +20,7 @@ from tiered.account import (
     OwnersDays,
     OwnersShares,
     OwnersTurns,
+    current_owner,
     on_behalf_of,
 )
 from tiered.errors import Throttled
@@ -194,3 +196,21 @@ async def test_no_owner_has_more_than_are_free() -> None:
         assert not await of(Account("d"), take(8))
     assert shares.total == 0
     assert not shares._taken, "nothing is kept of who has gone"
+
+
+def test_a_step_in_one_thread_is_nobodys_in_another() -> None:
+    """Several brokers in one process, as `tiered.testing` has them, each have a thread and a loop."""
+    seen: list[object] = []
+
+    def look() -> None:
+        seen.append(current_owner())
+        on_behalf_of(Account("bob"), lambda: seen.append(current_owner()))
+
+    def step() -> None:
+        thread = threading.Thread(target=look)
+        thread.start()
+        thread.join()
+        seen.append(current_owner())
+
+    on_behalf_of(Account("alice"), step)
+    assert [*seen, current_owner()] == [None, "bob", "alice", None]

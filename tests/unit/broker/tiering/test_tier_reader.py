@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -179,10 +180,10 @@ class SlowReader(TierReader):
         await self.may_end.wait()
         return await super()._in_store(partition, offset, max_bytes, joined_bytes)
 
-    async def _first_at(self, partition: Readable, timestamp_ms: int) -> tuple[int, int] | None:
+    async def _first_at(self, partition: Readable, timestamp_ms: int, run: Any) -> tuple[int, int] | None:
         self.begun.append(timestamp_ms)
         await self.may_end.wait()
-        return await super()._first_at(partition, timestamp_ms)
+        return await super()._first_at(partition, timestamp_ms, run)
 
 
 @asynccontextmanager
