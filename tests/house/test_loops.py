@@ -128,7 +128,7 @@ def walks(path: Path) -> Iterator[str]:
 
 
 def test_what_goes_through_all_partitions_lets_others_in_between_or_says_why_not() -> None:
-    found = {name for path in sorted((ROOT / "tiered/broker").rglob("*.py")) for name in walks(path)}
-    new, gone = found - AT_ONCE.keys(), AT_ONCE.keys() - found
+    names = {name for path in sorted((ROOT / "tiered/broker").rglob("*.py")) for name in walks(path)}
+    new, gone = names - AT_ONCE.keys(), AT_ONCE.keys() - names
     assert not new, f"go through them with tiered.runtime.in_turns, or say here why not: {sorted(new)}"
     assert not gone, f"no such function is there any more: {sorted(gone)}"

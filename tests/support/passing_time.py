@@ -35,7 +35,7 @@ class PassingTime(SystemClock):
     def __init__(self) -> None:
         self.skipped_ms = 0.0
         self.passes_until_ms = 0.0
-        """By `monotonic_ms`; earlier than now while time passes as it does for everybody."""
+        """A moment of `monotonic_ms`; earlier than now while time passes as it does for everybody."""
 
     def now_ms(self) -> int:
         return super().now_ms() + int(self.skipped_ms)
@@ -110,7 +110,7 @@ class PassingBroker:
         return f"{host}:{port}"
 
     def now_ms(self) -> int:
-        """By the broker's clock, which is ahead of this machine's."""
+        """The broker's clock, which is ahead of this machine's."""
         return self._clock.now_ms()
 
     def let_pass(self, minutes: float) -> None:

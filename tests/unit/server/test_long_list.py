@@ -92,7 +92,7 @@ async def test_who_reads_gets_all_of_it_however_long_it_takes() -> None:
 
 
 async def test_what_is_left_out_of_a_list_is_walked_over_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As of a client that may see none of 100,000 topics."""
+    """The client may see none of 100,000 topics."""
     monkeypatch.setattr("tiered.runtime.TURN_MS", -1.0)
     request = make_mocked_request("GET", "/")
     turns, answer = await counted_turns(json_with_list(request, {}, "items", iter([None] * 100)))

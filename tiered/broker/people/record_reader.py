@@ -110,7 +110,7 @@ class RecordReader:
     def __init__(
         self, tiers: TierReader, clock: Clock, threads_name: str = "decode", *, ends_with_threads: bool = False
     ) -> None:
-        """With `ends_with_threads` a read that is cancelled ends when its thread has ended, which is soon."""
+        """Where it `ends_with_threads`, a read that is cancelled ends when its thread has ended, which is soon."""
         self._tiers = tiers
         self._ends_with_threads = ends_with_threads
         self._clock = clock

@@ -46,10 +46,10 @@ class DiskComparison:
         """Tells which partitions led here have closed segments that are overdue, or can never be uploaded. Asks nobody:
         it is all in memory."""
         self._seemed_stuck = {key for key in self._seemed_stuck if self._topics.hosted(key) is not None}
-        async for each in in_turns(self._topics.partitions()):
-            if each.leadership is not None:
+        async for partition in in_turns(self._topics.partitions()):
+            if partition.leadership is not None:
                 now_ms = self._context.clock.now_ms()
-                self._findings.replace(each.topic_partition, _is_of_uploads, self._overdue(each), now_ms)
+                self._findings.replace(partition.topic_partition, _is_of_uploads, self._overdue(partition), now_ms)
 
     def _overdue(self, partition: Partition) -> list[Finding]:
         cold_end_offset, key = partition.cold_end_offset, partition.topic_partition

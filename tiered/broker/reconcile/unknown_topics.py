@@ -92,16 +92,16 @@ class UnknownTopicObjects:
         for it."""
         if len(self._told) >= MAX_UNKNOWN_PARTITIONS:
             return True
-        ids = [each.key.object_id for each in objects]
+        ids = [listed.key.object_id for listed in objects]
         rows = await self._context.database.read(lambda conn: segments.load_some(conn, ids))
-        unknown = [each for each in objects if each.key.object_id not in rows]
+        unknown = [listed for listed in objects if listed.key.object_id not in rows]
         if not unknown:
             return True
         if not requests.take():
             return False
         if await self._is_there(unknown[0].name):
             key, prefix = unknown[0].key, _prefix(unknown[0].key)
-            size_bytes = sum(each.size_bytes for each in unknown)
+            size_bytes = sum(listed.size_bytes for listed in unknown)
             self._told[prefix] = Finding(
                 kind=FindingKind.UNKNOWN_OBJECT,
                 topic=key.topic,

@@ -37,7 +37,7 @@ class Listed:
 
 def by_partition(listed: Sequence[Listed]) -> tuple[tuple[Listed, ...], ...]:
     """The objects in their order, those of one partition together."""
-    groups = groupby(listed, lambda each: (each.key.topic, each.key.topic_id, each.key.partition))
+    groups = groupby(listed, lambda row: (row.key.topic, row.key.topic_id, row.key.partition))
     return tuple(tuple(objects) for _, objects in groups)
 
 

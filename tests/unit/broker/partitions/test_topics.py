@@ -26,23 +26,23 @@ def test_topics_come_in_the_order_of_their_names_however_they_came_and_went() ->
     topics.remove(topics.by_name("b"))
     topics.remove(topic("nobody"))
     topics.put(topic("c"))
-    assert [each.name for each in topics] == ["B", "a", "a-1", "c", "m", "z"]
+    assert [topic.name for topic in topics] == ["B", "a", "a-1", "c", "m", "z"]
     assert len(topics) == 6
     assert list(topics)[4] is topics.by_name("m")
 
 
 def test_a_page_begins_at_a_name_whether_or_not_its_topic_is_there() -> None:
     topics = known("c", "a", "e")
-    pages = [[each.name for each in topics.from_name(name)] for name in ("", "a", "b", "c", "f")]
+    pages = [[topic.name for topic in topics.from_name(name)] for name in ("", "a", "b", "c", "f")]
     assert pages == [["a", "c", "e"], ["a", "c", "e"], ["c", "e"], ["c", "e"], []]
 
 
 def test_a_walk_that_pauses_passes_each_topic_once_whatever_comes_and_goes_meanwhile() -> None:
     topics = known("b", "d", "f", "h")
     walk, names = iter(topics), []
-    for each in walk:
-        names.append(each.name)
-        if each.name == "d":
+    for passed in walk:
+        names.append(passed.name)
+        if passed.name == "d":
             topics.put(topic("a"))
             topics.put(topic("e"))
             topics.remove(topics.by_name("d"))

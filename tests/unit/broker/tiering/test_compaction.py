@@ -35,7 +35,7 @@ class FullDisk(RealFileSystem):
 
 
 class FirstIsAlwaysLate(CompactionRounds):
-    """As where somebody keeps writing to the first partition, whose topic has a `max.compaction.lag.ms` of 1."""
+    """Somebody keeps writing to the first partition, whose topic has a `max.compaction.lag.ms` of 1."""
 
     def due(self, partition: Partition) -> Due:
         due = super().due(partition)

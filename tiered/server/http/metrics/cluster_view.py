@@ -79,7 +79,7 @@ async def view_of(broker: Broker) -> ClusterView:
         in_sync = image.in_sync(row)
         name = f"{topic.name}-{row.partition}"
         replicas.update(row.replicas)
-        lacking = [each for each in row.replicas if each not in in_sync]
+        lacking = [broker_id for broker_id in row.replicas if broker_id not in in_sync]
         not_in_sync.update(lacking)
         reassigning += bool(row.adding_replicas or row.removing_replicas)
         is_here = leader is not None and leader.broker_id == me

@@ -29,26 +29,26 @@ MAX_PARTITIONS = 2_000
 async def handle(context: Context, request: "Request", reply: "Reply") -> "Response":
     broker, cursor = context.broker, request.cursor
     start = ("", 0) if cursor is None else (cursor.topic_name, max(0, cursor.partition_index))
-    asked = {each.name async for each in in_turns(request.topics)}
-    if cursor is not None and asked and cursor.topic_name not in asked:
+    wanted = {topic.name async for topic in in_turns(request.topics)}
+    if cursor is not None and wanted and cursor.topic_name not in wanted:
         error = InvalidRequest("the cursor's topic is not among the topics of the request")
-        refused = [_refused(reply, name, error) async for name in in_turns(await asyncio.to_thread(sorted, asked))]
+        refused = [_refused(reply, name, error) async for name in in_turns(await asyncio.to_thread(sorted, wanted))]
         return _answered(reply, refused, None)
     names: Iterable[str] = (topic.name for topic in broker.topics.from_name(start[0]))
-    if asked:
+    if wanted:
         # A request may have 100,000 names, in any order.
-        names = await asyncio.to_thread(lambda: sorted(name for name in asked if name >= start[0]))
+        names = await asyncio.to_thread(lambda: sorted(name for name in wanted if name >= start[0]))
     left = max(1, min(request.response_partition_limit, MAX_PARTITIONS))
     topics = []
     async for name in in_turns(names):
         try:
-            if asked:
+            if wanted:
                 require_topic(context, Operation.DESCRIBE, name)
             elif not may(context, Operation.DESCRIBE, ResourceType.TOPIC, name):
                 continue
             topic = broker.topics.by_name(name)
         except TieredError as error:
-            if asked:
+            if wanted:
                 topics.append(_refused(reply, name, error))
             continue
         if left == 0:
