@@ -202,7 +202,10 @@ class CompactionPass:
         if is_hole(header):
             rewriter.drop(header, batch)
             return
-        horizon_ms = self._delete_horizon_ms if header.delete_horizon_ms is None else header.delete_horizon_ms
+        horizon_ms = header.delete_horizon_ms
+        if horizon_ms is None and header.end_offset <= self.report.end_offset:
+            # Not where the pass ends within the batch: tombstones behind its end have not been compared yet.
+            horizon_ms = self._delete_horizon_ms
         try:
             cleaned = batch_compaction.clean(
                 block,
@@ -226,7 +229,7 @@ class CompactionPass:
             rewriter.change(cleaned.batch)
         else:
             rewriter.keep(batch, header)
-        if cleaned.has_tombstones:
+        if cleaned.has_tombstones and horizon_ms is not None:
             self._note_due(horizon_ms)
 
     def _take_marker(self, rewriter: "_Rewriter", header: BatchHeader, block: bytes, index: int) -> None:
@@ -249,7 +252,9 @@ class CompactionPass:
         self._tombstones_due_ms = horizon_ms if due_ms is None else min(due_ms, horizon_ms)
 
     def keeps(self, header: BatchHeader, record: RawRecord) -> bool:
-        """Whether the record stays."""
+        """Whether the record stays. One behind the end of the pass does: what came before it has not been compared."""
+        if record.offset >= self.report.end_offset:
+            return True
         key = record.key
         return compaction.keeps_record(
             offset=record.offset,

@@ -2,6 +2,7 @@
 
 import random
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support.claimed_times import broken
-from tests.unit.hot.compacting import Compacting
+from tests.unit.hot.compacting import DELETE_RETENTION_MS, Compacting
 from tests.unit.hot.dying_file_system import DyingFileSystem, Killed
 from tests.unit.hot.faulty_file_system import FaultyFileSystem
 from tests.unit.hot.log_files import NOW_MS, append
@@ -145,3 +146,50 @@ def test_a_batch_with_more_keys_than_a_pass_may_hold_is_compacted_in_several_pas
     assert ends == [2, 4, 5, 7, 9, 10]
     assert [record.offset for record in made.stored()] == [5, 6, 7, 8, 9]
     made.log.discard()
+
+
+def state(records: Iterable[Record]) -> dict[bytes, bytes]:
+    """What a reader of all of them has: the newest value of each key that was not deleted."""
+    values: dict[bytes, bytes] = {}
+    for record in records:
+        assert record.key is not None
+        if record.value is None:
+            values.pop(record.key, None)
+        else:
+            values[record.key] = record.value
+    return values
+
+
+def test_a_pass_that_ends_within_a_batch_leaves_the_deletions_behind_its_end_alone(tmp_path: Path) -> None:
+    made = Compacting.begin(tmp_path / "log", RealFileSystem())
+    made.produce([(b"K", b"v")])
+    made.roll()
+    made.compact()
+    made.produce([*((b"%d" % number, b"x") for number in range(6)), (b"K", None)])
+    made.roll()
+    for ends_at in (3, 5, 7, 8):
+        assert made.compact(max_keys=2).end_offset == ends_at
+        assert b"K" not in state(made.stored())
+        made.now_ms += DELETE_RETENTION_MS + 1
+    assert made.compact(max_keys=100).is_whole
+    assert b"K" not in state(made.stored())
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_a_reader_has_in_the_end_is_the_same_after_passes_that_end_within_batches(
+    tmp_path: Path, seed: int
+) -> None:
+    chance = random.Random(seed)
+    made = Compacting.begin(tmp_path / "log", RealFileSystem())
+    for _ in range(6):
+        made.produce(
+            [
+                (b"key-%d" % chance.randrange(40), None if chance.random() < 0.4 else b"v%d" % chance.randrange(99))
+                for _ in range(chance.randint(1, 14))
+            ]
+        )
+        made.roll()
+        for _ in range(chance.randint(0, 3)):
+            made.compact(max_keys=3)
+            made.now_ms += chance.choice([0, DELETE_RETENTION_MS + 1])
+    assert state(made.stored()) == state(made.produced[offset] for offset in sorted(made.produced))
