@@ -190,7 +190,11 @@ class LocalStore:
         partition's is one of very many."""
         above = prefix.rpartition("/")[0]
         folder = self._root
-        for part in self._path(above).relative_to(self._root).parts if above else ():
+        try:
+            parts = self._path(above).relative_to(self._root).parts if above else ()
+        except Invalid:
+            return  # No key begins so.
+        for part in parts:
             folder /= part
             try:
                 if not stat.S_ISDIR(os.lstat(folder).st_mode):
