@@ -7,7 +7,7 @@ nor know a partition's state.
 import threading
 from collections.abc import AsyncIterator, Hashable, Sequence
 from contextlib import asynccontextmanager
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 from tiered.account import OwnersShares, OwnersTurns
@@ -157,7 +157,9 @@ class LongValidations:
     ) -> "ValidatedBatch":
         """As `validated_in_thread`. `room` bounds how many wait."""
         arguments = buffer, position, end, replica.limits, now_ms, replica.name, codec
-        return await self._turns.to_its_end(owner, partial(self._pool.run, validated_in_thread, *arguments))
+        async with self._turns.taken_by(owner):
+            # Who hangs up in the middle keeps the turn, and the room, until the thread lets the request go.
+            return await self._pool.run_to_end(validated_in_thread, *arguments)
 
     def close(self, *, wait: bool = True) -> None:
         self._pool.close(wait=wait)

@@ -145,6 +145,7 @@ async def test_who_hangs_up_in_the_middle_has_its_next_batch_wait_all_the_same(m
     for call in calls:
         call.cancel()
     await asyncio.sleep(0.01)
+    assert [call.done() for call in calls] == [False, True, True, True, True], "the thread has the first one's request"
     others = [asyncio.create_task(validation_of(validations, name, name)) for name in ("alice", "bob")]
     await asyncio.sleep(0.01)
     may_end.set()
