@@ -221,7 +221,7 @@ class Log:
                 last_offset += header.last_offset_delta + 1
             must_close = active.must_close(config, incoming, last_offset, now_ms)
             is_far = last_offset - active.base_offset > MAX_RELATIVE_OFFSET
-            if must_close and (is_far or self._small_closes.may_close(size, now_ms)):
+            if must_close and (is_far or self._small_closes.may_close(size + incoming, now_ms)):
                 self._roll(now_ms)
                 active = self._segments[-1]
                 size = 0
@@ -269,6 +269,9 @@ class Log:
         active = self._segments[-1]
         is_due = active.must_close(self.config, 0, active.end_offset - 1, now_ms)
         if not is_due or self.failed is not None or self._closed:
+            return False
+        # One that grew on for the sake of the bound has no other way around it.
+        if now_ms < active.outdated_ms(self.config) and not self._small_closes.may_close(active.size_bytes, now_ms):
             return False
         self._roll(now_ms)
         return True

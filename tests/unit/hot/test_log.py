@@ -406,6 +406,9 @@ def test_a_log_that_may_close_a_segment_with_each_batch_has_a_bounded_number_of_
         append(log, batch())
     assert len(log.segments) == SMALL_AT_ONCE + 1
     assert log.segments[-1].end_offset == SMALL_AT_ONCE + 50
+    assert not log.roll_if_due(NOW_MS), "the next look passes the bound no more than an append does"
     append(log, batch(), now_ms=NOW_MS + 1000)
     assert len(log.segments) == SMALL_AT_ONCE + 2
+    append(log, batch(value_bytes=1 << 20), now_ms=NOW_MS)
+    assert len(log.segments) == SMALL_AT_ONCE + 3, "one that is large gets a segment for itself"
     log.discard()

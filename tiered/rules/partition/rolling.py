@@ -57,8 +57,8 @@ class SmallClosesState:
         self._at_ms = 0
 
     def may_close(self, segment_bytes: int, now_ms: int) -> bool:
-        """Whether a segment of so many bytes may be closed now; counts it if it is small. A clock that went back gives
-        nothing, and counts on from there."""
+        """Whether a segment may be closed now that has so many bytes, or would have them with the next batch; counts it
+        if it is small. A clock that went back gives nothing, and counts on from there."""
         if segment_bytes >= SMALL_SEGMENT_BYTES:
             return True
         self._left = min(SMALL_AT_ONCE, self._left + max(0, now_ms - self._at_ms) * SMALL_PER_S / 1000.0)
