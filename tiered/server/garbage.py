@@ -49,7 +49,10 @@ class FullCollections:
         """`is_busy` while there are very many objects that will soon be gone."""
         self._clock = clock
         self._most_unseen = most_unseen
-        self._looks_at_all_from = gc.get_freeze_count() + most_unseen
+        self._seen = gc.get_freeze_count()
+        """The objects that the last look at everything left, or the start."""
+        self._unseen = 0
+        """At most so many more have been left alone since."""
         self._is_busy = is_busy
         self._last_ms = clock.monotonic_ms()
         self._rest_ms = 0.0
@@ -63,13 +66,16 @@ class FullCollections:
         now_ms = self._clock.monotonic_ms()
         is_quiet = self._promotions == before and not self._is_busy() and now_ms - self._last_ms >= self._rest_ms
         if is_quiet or now_ms - self._last_ms >= LONGEST_WITHOUT_FULL_MS:
-            looks_at_all = gc.get_freeze_count() > self._looks_at_all_from
+            self._unseen += self._promotions * YOUNG_OBJECTS * COLLECTIONS_BEFORE_MIDDLE
+            if self._unseen > self._most_unseen:  # Only then: to count them takes 50 ms for a million.
+                self._unseen = gc.get_freeze_count() - self._seen
+            looks_at_all = self._unseen > self._most_unseen
             if looks_at_all:
                 gc.unfreeze()
             gc.collect()
             gc.freeze()
             if looks_at_all:
-                self._looks_at_all_from = gc.get_freeze_count() + self._most_unseen
+                self._seen, self._unseen = gc.get_freeze_count(), 0
             self._last_ms, self._promotions = self._clock.monotonic_ms(), 0
             self._rest_ms = REST_FACTOR * (self._last_ms - now_ms)
             await asyncio.to_thread(_give_back)
