@@ -543,6 +543,7 @@ class Broker:
         for pool in (self._downloads, self.uploads, self.validation):
             pool.close(wait=False)
         self.credentials.close()
+        self.access.close()
         self.disk.close()
         self.compaction.close(wait=False)
         self.joining.close(wait=False)
@@ -558,6 +559,7 @@ class Broker:
         self.store.close()
         for pool in (self._downloads, self.uploads, self.disk, self.records, self.compaction, self.credentials):
             pool.close()
+        self.access.close()
         self.searches.close()
         self.joining.close()
         self.validation.close()

@@ -174,6 +174,7 @@ async def administered(folder: Path, **settings: str) -> AsyncIterator[Administe
         await feed.stop()
         await loader.close_all()
         credentials.close()
+        access.close()
 
 
 def nobody(leader_id: int, number: int) -> ReplicaFetcher:

@@ -5,7 +5,6 @@ while it does not know the rules: a client that has not logged in has no rights.
 rights to ask: `rights` gives None, and the caller goes on.
 """
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -23,6 +22,7 @@ from tiered.rules.security.authorization import (
     parse_super_users,
 )
 from tiered.rules.security.principal import Principal
+from tiered.runtime import BlockingPool
 
 MAX_DECISIONS = 50_000
 """That are remembered; then all are forgotten at once, which is rare and cheap."""
@@ -127,6 +127,8 @@ class Access:
         self._rules: tuple[AclRow, ...] | None = None
         self._list = AccessList()
         self._rights: dict[tuple[Principal | None, str], Rights] = {}
+        self._pool = BlockingPool("rules", threads=1)
+        """Its own: what clients have others compute would keep the feed's changes waiting."""
         self._decision_count = 0
         self.denied: Counter[Denied] = Counter()
         """Since the last summary; see `take_denied`."""
@@ -174,7 +176,11 @@ class Access:
 
         A thread makes the list: of thousands of rules it takes many milliseconds."""
         if self.is_on:
-            self._put(rules, await asyncio.to_thread(self._list_of, rules, self._rules, self._list))
+            self._put(rules, await self._pool.run(self._list_of, rules, self._rules, self._list))
+
+    def close(self) -> None:
+        """No other rules come after this."""
+        self._pool.close(wait=False)
 
     def _list_of(
         self, rules: tuple[AclRow, ...], known_rules: tuple[AclRow, ...] | None, known_list: AccessList

@@ -75,6 +75,8 @@ async def view_of(broker: Broker) -> ClusterView:
     reassigning = 0
     rows = ((topic, row) for topic in broker.topics for row in image.rows_of(topic.topic_id))
     async for topic, row in in_turns(rows):
+        if broker.topics.find_id(topic.topic_id) is None:
+            continue  # It was deleted while others were served.
         leader = image.leader_of(TopicPartition(topic.topic_id, row.partition))
         in_sync = image.in_sync(row)
         name = f"{topic.name}-{row.partition}"
