@@ -7,12 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tiered.rules.pacing.early_closes import AT_ONCE, EarlyClosesState
 from tiered.rules.segments import joining
 from tiered.rules.segments.joining import JOINED_AT_ONCE, MAX_JOINED_BYTES
 from tiered.rules.segments.retention import UNLIMITED
 
 HOUR_MS = 3_600_000
 WEEK_MS = 7 * 24 * HOUR_MS
+BYTES_AN_HOUR = 10_000
+"""A record of 100 bytes a minute."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,21 +113,50 @@ def test_records_that_are_years_apart_are_not_joined_though_they_came_together()
     assert next_join(rows)
 
 
-def test_a_year_of_one_segment_an_hour_is_fewer_than_fifty_objects() -> None:
+def joined_to_one(run: Sequence[Stored]) -> Stored:
+    return replace(
+        run[-1],
+        base_offset=run[0].base_offset,
+        log_bytes=sum(row.log_bytes for row in run),
+        joined_count=sum(row.joined_count or 1 for row in run),
+    )
+
+
+def most_objects_in_a_year(*, every_ms: int, retention_ms: int = UNLIMITED) -> int:
+    """What one partition has in the store at the most that uploads a segment every so often; after three times its
+    retention it has no more."""
     rows: list[Stored] = []
-    for row in stored(365 * 24):
-        rows.append(row)
-        while run := next_join(rows):
+    most, year_ms = 0, 365 * 24 * HOUR_MS
+    for number in range((year_ms if retention_ms == UNLIMITED else 3 * retention_ms) // every_ms):
+        at_ms = number * every_ms
+        row = Stored(base_offset=number, end_offset=number + 1, max_timestamp_ms=at_ms, committed_at_ms=at_ms)
+        rows.append(replace(row, log_bytes=every_ms * BYTES_AN_HOUR // HOUR_MS))
+        while run := next_join(rows, retention_ms=retention_ms):
             at = rows.index(run[0])
-            rows[at : at + len(run)] = [
-                replace(
-                    run[-1],
-                    base_offset=run[0].base_offset,
-                    log_bytes=sum(each.log_bytes for each in run),
-                    joined_count=sum(each.joined_count or 1 for each in run),
-                )
-            ]
-    assert len(rows) < 50
+            rows[at : at + len(run)] = [joined_to_one(run)]
+        while retention_ms != UNLIMITED and at_ms - rows[0].max_timestamp_ms > retention_ms:
+            del rows[0]
+        most = max(most, len(rows))
+    return most
+
+
+@pytest.mark.parametrize(
+    ("retention_ms", "every_hour", "where_there_are_ten_thousand_partitions"),
+    [(UNLIMITED, 64, 42), (30 * 24 * HOUR_MS, 61, 32), (WEEK_MS, 26, 61)],
+)
+def test_the_objects_of_a_partition_that_is_hardly_written_to_are_those_that_the_costs_say(
+    retention_ms: int, every_hour: int, where_there_are_ten_thousand_partitions: int
+) -> None:
+    """A broker closes 3,600 an hour, so one of each of its ten thousand partitions every 10,000 s. Sixteen of them span
+    more than an eighth of a week."""
+    closes = EarlyClosesState()
+    places_ms = [closes.place_ms(number, 0.0, per_hour=3600) for number in range(10_000)]
+    closes.give_back(0)
+    every_ms = round(closes.place_ms(0, places_ms[0], per_hour=3600) - places_ms[0])
+    assert abs(every_ms - 10_000_000) <= AT_ONCE * 1000
+    assert most_objects_in_a_year(every_ms=HOUR_MS, retention_ms=retention_ms) == every_hour
+    objects = most_objects_in_a_year(every_ms=10_000_000, retention_ms=retention_ms)
+    assert objects == where_there_are_ten_thousand_partitions
 
 
 @given(st.lists(st.integers(1, 40 << 20), min_size=1, max_size=600))
