@@ -1,8 +1,8 @@
 """Days of one broker with very many partitions that are hardly written to: requests, objects, CPU.
 
 Owns the traffic: a record a minute for each partition, in batches of ten minutes. The broker has its defaults, and its
-time passes as fast as its work lets it (`tests.support.passing_time`): a day of ten thousand partitions takes about
-half an hour. Its store is a folder, whose operations are one request of S3 each, as long as an object has one part.
+time passes as fast as its work lets it (`tests.support.passing_time`): a day of ten thousand partitions is most of an
+hour of one core. Its store is a folder, whose operations are one request of S3 each, as long as an object has one part.
 """
 
 import argparse
@@ -33,7 +33,7 @@ OPERATIONS = {"put": "PUT", "put_segment": "PUT", "list": "LIST"}
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.days", description=__doc__)
     parser.add_argument("--partitions", type=int, default=10_000)
-    parser.add_argument("--hours", type=int, default=54, help="virtual ones; partitions have joins after 47 (54)")
+    parser.add_argument("--hours", type=int, default=27, help="virtual ones, and four more at rest (27)")
     parser.add_argument("--producer", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.producer:
