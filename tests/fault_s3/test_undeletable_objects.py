@@ -41,13 +41,20 @@ async def test_one_object_that_may_not_be_deleted_holds_up_no_other(
 ) -> None:
     settings = {"tiered_purge_grace_ms": 0}
     async with tiering_broker(tmp_path, faults, prefix=prefix, **settings) as broker:
-        first, second = await make_topic(broker, "t", partitions=2, retention_ms=1, local_retention_ms=1)
+        # Records of 1970: the active segment, which has some, is not to be closed for its age as well.
+        by_size_alone = {"segment_ms": 2**62, "tiered_disk_only_max_ms": -1}
+        first, second = await make_topic(
+            broker, "t", partitions=2, retention_ms=1, local_retention_ms=1, **by_size_alone
+        )
         for partition in (first, second):
             fill(partition, SEGMENTS + 1, at_ms=1)
         await eventually(lambda: len(uploaded(faults)) == 2 * SEGMENTS)
         await eventually(lambda: all(each.cold_end_offset == SEGMENTS for each in (first, second)))
         keys = [row.object_key for partition in (first, second) for row in await committed(broker, partition)]
         await broker.retention.round()
+        # It has closed the active segments, too, and objects stay until their partition's checkpoint is written.
+        await eventually(lambda: all(partition.cold_end_offset == SEGMENTS + 1 for partition in (first, second)))
+        await broker.checkpoints.write_stale()
         with undeletable(endpoint_url, f"{prefix}/{keys[0]}"):
             await broker.lifecycle.sweep()
             left = [key for key in keys if broker.store.head(key) is not None]
