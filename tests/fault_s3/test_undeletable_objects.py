@@ -49,7 +49,7 @@ async def test_one_object_that_may_not_be_deleted_holds_up_no_other(
         for partition in (first, second):
             fill(partition, SEGMENTS + 1, at_ms=1)
         await eventually(lambda: len(uploaded(faults)) == 2 * SEGMENTS)
-        await eventually(lambda: all(each.cold_end_offset == SEGMENTS for each in (first, second)))
+        await eventually(lambda: all(partition.cold_end_offset == SEGMENTS for partition in (first, second)))
         keys = [row.object_key for partition in (first, second) for row in await committed(broker, partition)]
         await broker.retention.round()
         # It has closed the active segments, too, and objects stay until their partition's checkpoint is written.

@@ -57,15 +57,15 @@ class TierReader:
         """
         try:
             read = partial(self._in_store, partition, offset, max_bytes, joined_bytes)
-            found = await self._reading.to_its_end(owner, read)
+            batches = await self._reading.to_its_end(owner, read)
         except Corrupt:
             self._counters.cold_corruptions += 1
             raise
         except Throttled as error:
             # Java's consumer ends on the code for quotas in a Fetch answer, and tries again on this one.
             raise StoreUnavailable(f"{partition.name}: {error}") from error
-        self._counters.fetched_cold_bytes += 0 if found is None else found.records.length
-        return found
+        self._counters.fetched_cold_bytes += 0 if batches is None else batches.records.length
+        return batches
 
     async def _in_store(
         self, partition: Readable, offset: int, max_bytes: int, joined_bytes: int

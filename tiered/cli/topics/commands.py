@@ -44,21 +44,21 @@ _CREATE_PARTITIONS = 37
 @with_cluster
 async def run_list(arguments: argparse.Namespace, cluster: Cluster) -> None:
     """`topics list`."""
-    found = [each for each in await all_topics(cluster) if arguments.internal or not each.is_internal]
+    chosen = [topic for topic in await all_topics(cluster) if arguments.internal or not topic.is_internal]
     if arguments.under_replicated:
-        found = [topic for topic in found if _under_replicated(topic)]
+        chosen = [topic for topic in chosen if _under_replicated(topic)]
     is_names_alone = arguments.quiet and not arguments.json
-    configs = await _listed_configs(cluster, found) if arguments.under_min_isr or not is_names_alone else {}
+    configs = await _listed_configs(cluster, chosen) if arguments.under_min_isr or not is_names_alone else {}
     if arguments.under_min_isr:
-        found = [topic for topic in found if _under_min_isr(topic, configs)]
+        chosen = [topic for topic in chosen if _under_min_isr(topic, configs)]
     if is_names_alone:
-        for each in found:
-            say(each.name)
+        for topic in chosen:
+            say(topic.name)
         return
-    listed = await _listed(cluster, found, configs)
+    listed = await _listed(cluster, chosen, configs)
     if arguments.json:
         print_json(listed)
-    elif found:
+    elif chosen:
         titles = "TOPIC >PARTITIONS >REPLICAS >LOCAL POLICY ID"
         rows = [_listed_row(topic) for topic in listed]
         for count in ("under_replicated", "under_min_isr"):

@@ -226,11 +226,11 @@ async def test_who_reads_what_is_not_in_memory_and_hangs_up_leaves_the_disks_thr
     disk, may_end = BlockingPool("disk", threads=1), threading.Event()
     async with cold(tmp_path) as (made, _):
         reader = NothingInMemory(made.cold_reader, disk, made.context.counters)
-        found = await reader.read_cold(made.partition, 1, 1)
-        assert found is not None
+        batches = await reader.read_cold(made.partition, 1, 1)
+        assert batches is not None
         flushing = asyncio.create_task(disk.run(may_end.wait, 30))
         for _ in range(3):
-            hers = [asyncio.create_task(reader.make_resident(found.records, owner="alice")) for _ in range(20)]
+            hers = [asyncio.create_task(reader.make_resident(batches.records, owner="alice")) for _ in range(20)]
             await asyncio.sleep(0.01)
             for task in hers:
                 task.cancel()
@@ -238,7 +238,7 @@ async def test_who_reads_what_is_not_in_memory_and_hangs_up_leaves_the_disks_thr
         assert disk.pending == 1 + DISK_READS_OF_OWNER
         may_end.set()
         assert await flushing
-        await reader.make_resident(found.records, owner="alice")
+        await reader.make_resident(batches.records, owner="alice")
     await asyncio.to_thread(disk.close)
 
 
