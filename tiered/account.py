@@ -9,7 +9,7 @@ import asyncio
 import math
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -96,7 +96,7 @@ class OwnersTurns:
         finally:
             self._leave(owner)
 
-    async def to_its_end(self, owner: Hashable, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    async def to_its_end(self, owner: Hashable, work: Callable[[], Awaitable[T]]) -> T:
         """The result of `work`, which begins when it is the owner's turn; None waits for nobody.
 
         The work goes on where its waiter gives up, and the turn ends with the work: who hangs up in the middle must not
@@ -108,8 +108,12 @@ class OwnersTurns:
         # The future gets no local name: its exception's traceback holds this frame, so the two would hold each other.
         return await asyncio.shield(self._begun(owner, work))
 
-    def _begun(self, owner: Hashable, work: Callable[[], Coroutine[Any, Any, T]]) -> "asyncio.Future[T]":
-        running = asyncio.ensure_future(work())
+    def _begun(self, owner: Hashable, work: Callable[[], Awaitable[T]]) -> "asyncio.Future[T]":
+        try:
+            running = asyncio.ensure_future(work())
+        except BaseException:
+            self._leave(owner)
+            raise
         running.add_done_callback(partial(self._ended, owner))
         return running
 

@@ -22,7 +22,7 @@ from tiered.errors import Throttled
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-TURN_MS = 1.0
+TURN_MS = 0.25
 """A loop over many things works for so long before the event loop serves others."""
 
 BEAT_S = 0.1
@@ -142,7 +142,7 @@ class BlockingPool:
 
     async def run(self, call: Callable[..., T], *args: object) -> T:
         # The future gets no local name: its exception's traceback holds this frame, so the two would hold each other.
-        return await asyncio.shield(self._begun(call, *args))
+        return await asyncio.shield(self.begun(call, *args))
 
     async def run_to_end(self, call: Callable[..., T], *args: object, stop: Callable[[], None] | None = None) -> T:
         """As `run`, but a cancelled waiter has the call `stop`, and waits until it has ended: a client that hangs up
@@ -156,7 +156,7 @@ class BlockingPool:
                 raise Throttled("nobody waits for it any more")
             return call(*args)
 
-        future = self._begun(call_if_wanted)
+        future = self.begun(call_if_wanted)
         try:
             return await asyncio.shield(future)
         except asyncio.CancelledError:
@@ -172,7 +172,8 @@ class BlockingPool:
         finally:
             del future  # As above.
 
-    def _begun(self, call: Callable[..., T], *args: object) -> "asyncio.Future[T]":
+    def begun(self, call: Callable[..., T], *args: object) -> "asyncio.Future[T]":
+        """As `run`, for whoever shields it: to cancel the future would cancel a call that has not begun."""
         if self._pending >= self._max_pending:
             raise Throttled(f"too many calls wait for the {self._name} threads; try again later")
         self._pending += 1

@@ -4,8 +4,10 @@ import asyncio
 import multiprocessing
 import threading
 import time
+from collections.abc import Coroutine
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from sqlalchemy import Connection, text
@@ -13,10 +15,12 @@ from sqlalchemy.exc import IntegrityError
 
 from tests.catalogue import NOW_MS, create_topic, open_ready
 from tests.contracts.topic_names import names
-from tiered.errors import InvalidConfig, MetadataOutcomeUnknown, MetadataUnavailable
-from tiered.meta import cluster, migrations, producer_ids
+from tiered.account import Account, on_behalf_of
+from tiered.errors import InvalidConfig, MetadataOutcomeUnknown, MetadataUnavailable, Throttled
+from tiered.meta import cluster, engine, migrations, producer_ids
 from tiered.meta.clock import database_now_ms
 from tiered.meta.engine import Database
+from tiered.server.kafka.transport.turns import Stepped
 
 if TYPE_CHECKING:
     from tests.postgres import PostgresServer
@@ -147,6 +151,59 @@ async def test_a_commit_waits_for_one_part_of_a_list_at_the_most(database: Datab
         await asyncio.gather(lists, commits)
     assert order.count("part") == 20
     assert order.index("commit") == 1, order
+
+
+async def test_a_call_waits_for_few_calls_of_somebody_who_makes_many(database: Database) -> None:
+    """Fifty connections that each had SQL look up one pin had a commit wait for all fifty."""
+    begun, ended = threading.Semaphore(0), threading.Event()
+    order: list[str] = []
+
+    def call(name: str, conn: Connection) -> None:
+        conn.execute(text("SELECT 1"))
+        order.append(name)
+        begun.release()
+        assert ended.wait(10)
+
+    def made_by(name: str) -> Coroutine[Any, Any, None]:
+        return Stepped(database.run(partial(call, name)), step=partial(on_behalf_of, Account(name)), pause=lambda _: ())
+
+    async with asyncio.timeout(20):
+        many = asyncio.gather(*(made_by("many") for _ in range(50)))
+        assert await asyncio.to_thread(begun.acquire, timeout=10)
+        others = asyncio.gather(made_by("other"), database.run(partial(call, "the broker itself")))
+        await asyncio.sleep(0.05)  # So that they wait for the connection where there is one alone.
+        ended.set()
+        await asyncio.gather(many, others)
+    assert len(order) == 52
+    assert order.index("the broker itself") <= 4, order
+    assert order.index("other") <= 4, order
+
+
+async def test_somebody_whose_calls_wait_leaves_room_for_others(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "MAX_WAITING_CALLS", 8)
+    may_end = threading.Event()
+
+    def made_by(name: str) -> Coroutine[Any, Any, bool]:
+        return Stepped(
+            database.run(lambda _: may_end.wait(10)), step=partial(on_behalf_of, Account(name)), pause=lambda _: ()
+        )
+
+    async with asyncio.timeout(20):
+        many = [asyncio.ensure_future(made_by("many")) for _ in range(5)]
+        await asyncio.wait(many, return_when=asyncio.FIRST_COMPLETED)
+        other = asyncio.ensure_future(made_by("other"))
+        await asyncio.sleep(0)
+        may_end.set()
+        assert await other
+        refused = [task.exception() for task in many if await _raised(task)]
+    assert [type(error) for error in refused] == [Throttled]
+
+
+async def _raised(task: "asyncio.Future[Any]") -> bool:
+    await asyncio.wait([task])
+    return task.exception() is not None
 
 
 async def test_lists_come_to_their_turn_beside_commits_without_end(database: Database) -> None:

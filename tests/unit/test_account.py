@@ -111,6 +111,22 @@ async def test_work_that_its_owner_has_left_keeps_the_turn_to_its_end_and_others
     assert not turns._places, "nothing is kept of who has gone"
 
 
+async def test_work_that_cannot_be_begun_leaves_the_turn_to_the_next() -> None:
+    turns = OwnersTurns()
+
+    def refused() -> "asyncio.Future[str]":
+        raise Throttled("too many")
+
+    async def work() -> str:
+        return "done"
+
+    with pytest.raises(Throttled):
+        await turns.to_its_end("a", refused)
+    async with asyncio.timeout(1):
+        assert await turns.to_its_end("a", work) == "done"
+    assert not turns._places
+
+
 async def test_a_list_that_is_given_up_in_the_middle_ends_its_turn() -> None:
     async def numbers() -> AsyncIterator[int]:
         for number in range(3):

@@ -26,7 +26,7 @@ from sqlalchemy.exc import DBAPIError, InterfaceError, InternalError, Operationa
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from tiered import account
-from tiered.errors import MetadataOutcomeUnknown, MetadataUnavailable, MetadataWentBack
+from tiered.errors import MetadataOutcomeUnknown, MetadataUnavailable, MetadataWentBack, Throttled
 from tiered.meta import connections
 from tiered.meta.call import Call, DeadlinePassed
 from tiered.meta.cluster import SEEN
@@ -40,6 +40,9 @@ T = TypeVar("T")
 
 DEFAULT_DEADLINE_MS = 10_000
 MAX_WAITING_CALLS = 1_000
+POSTGRES_CALLS_OF_OWNER = connections.MAX_POSTGRES_CONNECTIONS // 2
+"""At once. On SQLite all calls go one after the other, and so do an owner's: behind one of them at the most comes
+somebody else's."""
 MAX_WAITING_AHEAD = 4
 MAX_WAITING_LISTS = 200
 LISTS_WAIT_S = 0.1
@@ -109,6 +112,9 @@ class Database:
         self._turns = OneTurn() if self._is_sqlite else _ManyTurns()
         threads = 1 if self._is_sqlite else connections.MAX_POSTGRES_CONNECTIONS
         self._pool = BlockingPool("meta", threads=threads, max_waiting=MAX_WAITING_CALLS)
+        self._of_owners = account.OwnersTurns(1 if self._is_sqlite else POSTGRES_CALLS_OF_OWNER)
+        self._shares = account.OwnersShares()
+        """Calls of owners, those that wait for their turn too."""
         self._ahead = BlockingPool("meta-ahead", threads=1, max_waiting=MAX_WAITING_AHEAD)
         self._lists = BlockingPool("meta-lists", threads=1, max_waiting=MAX_WAITING_LISTS)
         self._listeners: list[Listener] = []
@@ -245,7 +251,13 @@ class Database:
         deadline = asyncio.timeout(seconds)
         try:
             async with deadline:
-                return await pool.run(self._execute, call)
+                owner = account.current_owner() if pool is self._pool else None
+                if owner is None:
+                    return await pool.run(self._execute, call)
+                with self._shares.taken(MAX_WAITING_CALLS) as has_room:
+                    if not has_room:
+                        raise Throttled("too many calls of yours wait for the metadata store; try again later")
+                    return await self._of_owners.to_its_end(owner, lambda: pool.begun(self._execute, call))
         except TimeoutError:
             if deadline.expired():
                 raise self._too_late(call) from None

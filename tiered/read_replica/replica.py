@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from tiered.account import OwnersShares
+from tiered.account import OwnersShares, OwnersTurns, current_owner
 from tiered.broker.context import BrokerState
 from tiered.broker.control.registration import WILDCARD_ADDRESSES
 from tiered.broker.host.data_folder import DataFolder
@@ -93,7 +93,8 @@ class ReadReplica:
         self.client_quotas = ClientQuotas(clock, lambda: self.settings)
         """None: quotas stand in SQL."""
         self._proofs = BlockingPool("login", threads=1, max_waiting=MAX_LOGINS_WAITING)
-        self.authentication = TokenLogins(self.settings.authentication, clock, self._proofs.run)
+        self._logging_in = OwnersTurns()
+        self.authentication = TokenLogins(self.settings.authentication, clock, self._check_proof)
         self._cache = ChunkCache(
             self.data.cache,
             max_bytes=self.settings.tiering.tiered_cache_bytes,
@@ -147,6 +148,9 @@ class ReadReplica:
         for pool in (self._downloads, self.disk, self.records, self._proofs):
             pool.close()
         self.data.release()
+
+    async def _check_proof(self, call: Callable[[], T]) -> T:
+        return await self._logging_in.to_its_end(current_owner(), partial(self._proofs.run, call))
 
     # What both doors ask
 

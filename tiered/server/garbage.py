@@ -66,13 +66,13 @@ class FullCollections:
         now_ms = self._clock.monotonic_ms()
         is_quiet = self._promotions == before and not self._is_busy() and now_ms - self._last_ms >= self._rest_ms
         if is_quiet or now_ms - self._last_ms >= LONGEST_WITHOUT_FULL_MS:
-            self._unseen += self._promotions * YOUNG_OBJECTS * COLLECTIONS_BEFORE_MIDDLE
             if self._unseen > self._most_unseen:  # Only then: to count them takes 50 ms for a million.
                 self._unseen = gc.get_freeze_count() - self._seen
             looks_at_all = self._unseen > self._most_unseen
             if looks_at_all:
                 gc.unfreeze()
             gc.collect()
+            self._unseen += 0 if looks_at_all else len(gc.get_objects(generation=2))
             gc.freeze()
             if looks_at_all:
                 self._seen, self._unseen = gc.get_freeze_count(), 0

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 STOP_GRACE_MS = 3_000.0
-SWITCH_S = 0.0005
+SWITCH_S = 0.00002
 """So long a busy thread keeps Python's interpreter from one that waits for it. Python's own 5 ms come at each step from
 the event loop to SQL's thread and back: a commit took 230 ms while others' requests of 100,000 names were answered."""
 

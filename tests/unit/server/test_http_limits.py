@@ -2,8 +2,8 @@
 streams give way to those who have none."""
 
 import asyncio
-from collections.abc import Iterator, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
@@ -56,29 +56,58 @@ async def of_who_says_so(request: web.Request, handler: Handler) -> web.StreamRe
     return await Stepped(cast(Any, handler(request)), step=step, pause=let_others)
 
 
-async def test_whoever_has_no_stream_gets_the_place_of_one_of_whoever_has_most() -> None:
-    async def endless(request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse()
-        await response.prepare(request)
-        await asyncio.Event().wait()
-        return response
+async def endless(request: web.Request) -> web.StreamResponse:
+    response = web.StreamResponse()
+    await response.prepare(request)
+    await asyncio.Event().wait()
+    return response
 
+
+Status = Callable[..., Coroutine[Any, Any, int]]
+
+
+@asynccontextmanager
+async def streams(most: int) -> AsyncIterator[tuple[RequestsState, Status]]:
+    """What is open, and the status of a stream that an owner asks for: `GET` of a reader, `POST` of a producer."""
     app = web.Application(middlewares=[of_who_says_so])
     app[SERVICE] = cast(
-        Service, SimpleNamespace(settings=SimpleNamespace(http=SimpleNamespace(tiered_http_max_streams=8)))
+        Service, SimpleNamespace(settings=SimpleNamespace(http=SimpleNamespace(tiered_http_max_streams=most)))
     )
     app[REQUESTS] = state = RequestsState()
-    route = Route(method="GET", path="/", handler=endless, summary="", answers={}, has_deadline=False)
-    app.router.add_get("/", limited(route))
+    reads = Route(method="GET", path="/", handler=endless, summary="", answers={}, has_deadline=False)
+    produces = Route(method="POST", path="/", handler=endless, summary="", answers={}, takes_stream=True)
+    app.router.add_get("/", limited(reads))
+    app.router.add_post("/", limited(produces))
     server = TestServer(app)
     await server.start_server()
+
+    async def records() -> AsyncIterator[bytes]:
+        yield b"{}"
+        await asyncio.Event().wait()
+
     async with AsyncExitStack() as stack:
         stack.push_async_callback(server.close)
 
-        async def status(owner: str) -> int:
+        async def status(owner: str, method: str = "GET") -> int:
             session = await stack.enter_async_context(ClientSession(timeout=ClientTimeout(total=30)))
-            return (await session.get(server.make_url("/"), headers={"Owner": owner})).status
+            data = records() if method == "POST" else None
+            return (await session.request(method, server.make_url("/"), headers={"Owner": owner}, data=data)).status
 
+        yield state, status
+
+
+async def test_a_producers_stream_is_not_ended_for_whoever_has_none() -> None:
+    """What it had sent and was not answered for would be lost."""
+    async with streams(4) as (state, status):
+        assert [await status(owner, "POST") for owner in ("a", "a")] == [200, 200]
+        assert [await status(owner) for owner in ("b", "c")] == [200, 200]
+        assert await status("d") == 429
+        assert state.ending is None
+        assert state.streams == 4
+
+
+async def test_whoever_has_no_stream_gets_the_place_of_one_of_whoever_has_most() -> None:
+    async with streams(8) as (state, status):
         assert [await status(owner) for owner in ("a", "a", "a", "a", "a")] == [200, 200, 200, 200, 429]
         assert [await status(owner) for owner in ("b", "b", "c", "d")] == [200] * 4
         assert state.streams == 8

@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.server.echo import Echo, served
 from tiered.server.kafka.transport import buffers
-from tiered.server.kafka.transport.buffers import RECEIVED_A_TURN_BYTES, LargeReads
+from tiered.server.kafka.transport.buffers import CROWD, CROWDED_TURN_BYTES, RECEIVED_A_TURN_BYTES, LargeReads
 
 LARGE = 900 << 10
 
@@ -32,15 +32,46 @@ async def test_whoever_had_to_wait_is_read_from_in_the_next_turn() -> None:
     assert max(reads.values()) < 2 * min(reads[number] for number in range(5)), "nobody is left out"
 
 
+async def test_where_many_send_large_frames_a_turn_takes_less_of_them_and_leaves_nobody_out() -> None:
+    taken_bytes, reads = [0], Counter[int]()
+
+    class Counted(LargeReads):
+        def _begin_turn(self) -> None:
+            taken_bytes.append(0)
+            super()._begin_turn()
+
+    large_reads = Counted()
+
+    class Reader:
+        def __init__(self, number: int) -> None:
+            self.number = number
+
+        def read(self) -> None:
+            if large_reads.may_read(self.read):
+                taken_bytes[-1] += CROWDED_TURN_BYTES
+                large_reads.took(CROWDED_TURN_BYTES)
+                reads[self.number] += 1
+
+    readers = [Reader(number) for number in range(CROWD + 2)]
+    for _ in range(100):
+        for reader in readers:
+            reader.read()
+        await asyncio.sleep(0)
+    assert taken_bytes[0] == RECEIVED_A_TURN_BYTES
+    assert set(taken_bytes[5:]) == {CROWDED_TURN_BYTES}
+    assert max(reads.values()) <= 2 * min(reads[number] for number in range(CROWD + 2))
+
+
 async def test_in_one_turn_of_the_loop_no_more_is_read_of_large_frames_and_all_of_them_arrive(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(buffers, "RECEIVED_A_TURN_BYTES", 1)
-    turn, reads_of_turn = 0, Counter[int]()
+    most_bytes = 32 << 10
+    monkeypatch.setattr(buffers, "RECEIVED_A_TURN_BYTES", most_bytes)
+    turn, taken_bytes = 0, Counter[int]()
 
     class Counted(LargeReads):
         def took(self, size_bytes: int) -> None:
-            reads_of_turn[turn] += 1
+            taken_bytes[turn] += size_bytes
             super().took(size_bytes)
 
     counted = Counted()
@@ -63,5 +94,5 @@ async def test_in_one_turn_of_the_loop_no_more_is_read_of_large_frames_and_all_o
             await asyncio.gather(one.send(*frames), other.send(*frames), one.answers(3), other.answers(3))
         counting.cancel()
         assert one.echo.handled == other.echo.handled == frames
-    assert reads_of_turn.total() > 2
-    assert set(reads_of_turn.values()) == {1}
+    assert taken_bytes.total() > LARGE
+    assert max(taken_bytes.values()) < 2 * most_bytes

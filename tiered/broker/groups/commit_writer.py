@@ -314,8 +314,9 @@ class OffsetCommits:
     async def _write_for_ever(self) -> None:
         while True:
             await self._something.wait()
-            # Commits that come in these milliseconds share the transaction.
-            await asyncio.sleep(self._linger_ms() / 1000.0)
+            linger_ms = self._linger_ms()
+            if linger_ms:  # Commits that come in these milliseconds share the transaction.
+                await asyncio.sleep(linger_ms / 1000.0)
             # Before the turn: transitions of transactions change only offsets that nobody remembers, and need not wait.
             await self._predecessors_are_silent()
             async with self._turn:

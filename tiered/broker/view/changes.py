@@ -51,7 +51,12 @@ class Changes:
             raise ShuttingDown("the broker is not up; ask again")
         result: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         result.add_done_callback(_retrieve)
-        self._group.create_task(self._carry_out(change, result))
+        work = self._carry_out(change, result)
+        try:
+            self._group.create_task(work)
+        except RuntimeError:  # One of the group's tasks has failed: it takes no further one.
+            work.close()
+            raise ShuttingDown("the broker is stopping; ask again after the restart") from None
         return result
 
     def doubt(self) -> None:

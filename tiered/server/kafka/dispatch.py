@@ -222,7 +222,8 @@ class Dispatch:
         if size_bytes > LARGE_BODY_BYTES:
             return self._answer_large(api, context, correlation_id, body)
         # It is a step, too: one who sends many requests ahead must not have all of them decoded in one turn.
-        message = self._turns.step(partial(messages.request_decoder(api.key, context.api_version), body, 0))
+        decode = messages.request_decoder(api.key, context.api_version)
+        message = self._turns.step(self._account(context.connection), partial(decode, body, 0))
         return self._answer(api, context, correlation_id, message)
 
     async def _answer_large(self, api: Api, context: Context, correlation_id: int, body: bytes) -> Parts | Overlapping:

@@ -27,7 +27,7 @@ class RequestsState:
     bounded_shares: OwnersShares = field(default_factory=OwnersShares)
     stream_shares: OwnersShares = field(default_factory=OwnersShares)
     streams_of: dict[Hashable, list[web.Request]] = field(default_factory=dict)
-    """The open streams of each owner, the newest last."""
+    """The open streams of each owner, the newest last. None of a producer: what it is sending would be lost."""
     ending: web.Request | None = None
     """The stream that gives its place to somebody who has none."""
 
@@ -61,7 +61,7 @@ def limited(route: Route) -> Handler:
     if route.path in OPEN_PATHS:
         return route.handler  # It is a look at what is in memory. An orchestrator ends a broker that does not answer.
     if not route.has_deadline:
-        return _stream(route.handler)
+        return _stream(_may_end(route.handler))
     if not route.takes_stream:
         return _with_deadline(route.handler)
     bounded, stream = _with_deadline(route.handler), _stream(route.handler)
@@ -100,21 +100,31 @@ def _with_deadline(handler: Handler) -> Handler:
 def _stream(handler: Handler) -> Handler:
     async def run(request: web.Request) -> web.StreamResponse:
         request[IS_STREAM] = True
-        state, owner = request.app[REQUESTS], current_owner()
+        state = request.app[REQUESTS]
         with state.stream_shares.taken(request.app[SERVICE].settings.http.tiered_http_max_streams) as is_taken:
             if not is_taken:
-                state.make_room(owner)
+                state.make_room(current_owner())
                 return _too_many(f"{state.streams} streams are open; close one, or try again later")
-            streams = state.streams_of.setdefault(owner, [])
-            streams.append(request)
-            try:
-                return await handler(request)
-            finally:
-                streams.remove(request)
-                if not streams:
-                    del state.streams_of[owner]
-                if state.ending is request:
-                    state.ending = None
+            return await handler(request)
+
+    return run
+
+
+def _may_end(handler: Handler) -> Handler:
+    """A stream of this one may be ended for somebody who has none."""
+
+    async def run(request: web.Request) -> web.StreamResponse:
+        state, owner = request.app[REQUESTS], current_owner()
+        streams = state.streams_of.setdefault(owner, [])
+        streams.append(request)
+        try:
+            return await handler(request)
+        finally:
+            streams.remove(request)
+            if not streams:
+                del state.streams_of[owner]
+            if state.ending is request:
+                state.ending = None
 
     return run
 

@@ -11,29 +11,36 @@ from collections.abc import Callable
 SMALLEST_BYTES = 256 << 10
 LARGEST_POOLED_BYTES = 8 << 20
 POOLED_EACH = 8
+MOST_POOLED_BYTES = 16 << 20
+"""Of all sizes together. Pages in which bytes have arrived stay in memory: eight of each size were 168 MiB."""
 
 
 RECEIVED_A_TURN_BYTES = 1 << 20
+CROWD = 8
+CROWDED_TURN_BYTES = 1 << 18
+"""Where so many wait, they are there together in any case, and everybody else waits for less. A few producers of large
+batches would pay for it: each turn of the loop costs."""
 
 
 class LargeReads:
     """Whose turn it is to read more of a large frame: in one turn of the event loop all connections together take no
-    more than `RECEIVED_A_TURN_BYTES`, and the last read, which takes no more than that either. Those that must wait go
-    first in the next turn.
+    more than `most_bytes`, and the last read, which takes no more than that either. Those that must wait go first in
+    the next turn.
 
     Without it everybody waits until all of fifty clients that send megabytes have been read from.
     """
 
-    __slots__ = ("_loop", "_taken_bytes", "_waiting")
+    __slots__ = ("_loop", "_taken_bytes", "_waiting", "most_bytes")
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._taken_bytes = 0
         self._waiting: dict[Callable[[], None], None] = {}
+        self.most_bytes = RECEIVED_A_TURN_BYTES
 
     def may_read(self, read: Callable[[], None]) -> bool:
         """Whether the connection may take more now. Else its `read` is called when it may, and asks again."""
-        if self._taken_bytes < RECEIVED_A_TURN_BYTES:
+        if self._taken_bytes < self.most_bytes:
             return True
         self._waiting[read] = None
         return False
@@ -45,8 +52,10 @@ class LargeReads:
 
     def _begin_turn(self) -> None:
         self._taken_bytes = 0
-        waiting, self._waiting = self._waiting, {}
-        for read in waiting:
+        self.most_bytes = CROWDED_TURN_BYTES if len(self._waiting) >= CROWD else RECEIVED_A_TURN_BYTES
+        while self._waiting and self._taken_bytes < self.most_bytes:
+            read = next(iter(self._waiting))
+            del self._waiting[read]
             read()
 
 
@@ -62,6 +71,8 @@ class BufferPool:
 
     def __init__(self) -> None:
         self._free: dict[int, list[memoryview]] = {}
+        self.free_bytes = 0
+        """Of the buffers that wait to be lent again."""
         self.lent_bytes = 0
         """Sizes of the lent buffers above the smallest one, together."""
 
@@ -69,7 +80,11 @@ class BufferPool:
         """The buffer. Raises OSError when the system has no memory for it."""
         size = _size_class(size_bytes)
         free = self._free.get(size)
-        buffer = free.pop() if free else memoryview(mmap.mmap(-1, size))
+        if free:
+            buffer = free.pop()
+            self.free_bytes -= size
+        else:
+            buffer = memoryview(mmap.mmap(-1, size))
         if size > SMALLEST_BYTES:
             self.lent_bytes += size
         return buffer
@@ -78,10 +93,11 @@ class BufferPool:
         """The caller and everyone it gave slices to must be done with `buffer`."""
         self.drop(buffer)
         size = len(buffer)
-        if size <= LARGEST_POOLED_BYTES:
+        if size <= LARGEST_POOLED_BYTES and self.free_bytes + size <= MOST_POOLED_BYTES:
             free = self._free.setdefault(size, [])
             if len(free) < POOLED_EACH:
                 free.append(buffer)
+                self.free_bytes += size
 
     def drop(self, buffer: memoryview) -> None:
         """Ends the loan of a buffer that may still be read: unlike `give_back`, the buffer is never lent again."""

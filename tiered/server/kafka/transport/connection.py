@@ -18,7 +18,7 @@ from tiered.config.listeners import ListenerOptions
 from tiered.errors import MalformedRequest, Throttled
 from tiered.file_slice import FileSlice
 from tiered.rules.security.principal import ANONYMOUS, Principal
-from tiered.server.kafka.transport.buffers import RECEIVED_A_TURN_BYTES, SMALLEST_BYTES, BufferPool, LargeReads
+from tiered.server.kafka.transport.buffers import SMALLEST_BYTES, BufferPool, LargeReads
 from tiered.server.kafka.transport.other_protocols import foreign_protocol
 from tiered.server.kafka.transport.outbox import Outbox, Parts
 from tiered.server.kafka.transport.requests import Answer, EndedConnection, Requests
@@ -300,7 +300,7 @@ class Connection:
                 self._buffer = self._pool.borrow(RECEIVE_BYTES)
                 self._start = self._end = 0
             room = self._buffer[self._end :]
-            received = self._socket.recv_into(room[:RECEIVED_A_TURN_BYTES] if is_large else room)
+            received = self._socket.recv_into(room[: self._handler.large_reads.most_bytes] if is_large else room)
         except (BlockingIOError, InterruptedError):
             received = -1
         except OSError:

@@ -21,8 +21,12 @@ from tiered.server.kafka.transport.requests import DelayedAnswer, Overlapping
 
 T = TypeVar("T")
 
-STEP_MS = 2.0
-"""So much of one turn of the event loop; the step that goes beyond is the last one."""
+STEP_MS = 0.2
+"""So much of one turn of the event loop has an asker, and so much have all together that wait for their turn; the step
+that goes beyond is the last one. Somebody else's commit passes through eight turns of the loop."""
+
+ROUND_MS = 1.0
+"""So much of one turn of the loop have all askers together that do not wait."""
 
 SMALL_STEPS = 8
 """A request that pauses more often is a large one. A small one, too, pauses where the machine took its time away in the
@@ -108,6 +112,8 @@ class Turns:
         self._askers: OrderedDict[Account, _Asker] = OrderedDict()
         """In the order of their turns. Only who waits is in here."""
         self._used_ms = 0.0
+        self._used_by: dict[Account, float] = {}
+        """The same by asker."""
         self._is_scheduled = False
         self._woken: asyncio.Future[None] | None = None
         """Whose next step comes as soon as the loop comes to it: one at a time, or they would all do so at once."""
@@ -122,7 +128,7 @@ class Turns:
     def begin(self, asker: Account, work: Work) -> Begun:
         """What the work gives, where it may compute at once and waits for nothing: no task is made for it. Else its
         rest, or all of it, which waits for its turn. So does each step after an `asyncio.sleep(0)`."""
-        if self._is_free and asyncio.current_task(self._loop) is None:
+        if self._is_free_for(asker) and asyncio.current_task(self._loop) is None:
             return self._first_step(asker, work)
         new = _New(work, partial(self._first_step, asker))
         self._askers.setdefault(asker, _Asker()).new.append(new)
@@ -132,11 +138,11 @@ class Turns:
     def stepped(self, asker: Account, work: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
         """The same work, for whoever has a task for it. Each step has its turn, the first one too where somebody
         waits."""
-        return Stepped(work, step=partial(self._step_of, asker), pause=partial(self.pause, asker))
+        return Stepped(work, step=partial(self.step, asker), pause=partial(self.pause, asker))
 
-    @property
-    def _is_free(self) -> bool:
-        return self._woken is None and not self._askers and self._used_ms < STEP_MS
+    def _is_free_for(self, asker: Account) -> bool:
+        """A few requests of one asker do not wait for the many of another."""
+        return asker not in self._askers and self._used_ms < ROUND_MS and self._used_by.get(asker, 0.0) < STEP_MS
 
     def after(self, done: "asyncio.Future[None]", asker: Account, work: Work) -> DelayedAnswer:
         """The work, which begins when something else is done and its turn has come."""
@@ -147,7 +153,7 @@ class Turns:
         task = cast("asyncio.Task[Any]", later)
         _enter_task(loop, task)
         try:
-            waited_for = self._step_of(asker, partial(work.send, None))
+            waited_for = self.step(asker, partial(work.send, None))
         except StopIteration as end:
             given: Given = end.value
             return given
@@ -160,30 +166,26 @@ class Turns:
             waited_for._asyncio_future_blocking = False  # noqa: SLF001 - until its task waits others may
         return Stepped(
             work,
-            step=partial(self._step_of, asker),
+            step=partial(self.step, asker),
             pause=partial(self.pause, asker),
             begun=_HadFirstStep(waited_for, later),
         )
 
-    def _step_of(self, asker: Account, call: Callable[[], T]) -> T:
-        try:
-            return on_behalf_of(asker, partial(self.step, call))
-        finally:
-            del call  # As in `step`.
-
-    def step(self, call: Callable[[], T]) -> T:
+    def step(self, asker: Account, call: Callable[[], T]) -> T:
         """The result of the request; its time counts."""
         started_ms = self._now_ms()
         try:
-            return call()
+            return on_behalf_of(asker, call)
         finally:
             del call  # It may hold an exception, which holds this frame from now on.
-            self._used_ms += self._now_ms() - started_ms
+            used_ms = self._now_ms() - started_ms
+            self._used_ms += used_ms
+            self._used_by[asker] = self._used_by.get(asker, 0.0) + used_ms
             self._schedule()
 
     def pause(self, asker: Account, number: int) -> Generator[Any, Any, None]:
         """Returns when who has paused so many times may compute."""
-        if not number and self._is_free:
+        if not number and self._is_free_for(asker):
             return
         waiter = self._loop.create_future()
         waiting = self._askers.setdefault(asker, _Asker())
@@ -210,6 +212,7 @@ class Turns:
     def _begin_round(self) -> None:
         """In each turn of the loop while somebody waits: the time is there anew, and goes to the next ones."""
         self._is_scheduled = False
+        self._used_by.clear()
         if not self._was_woken:
             self._used_ms = 0.0
         self._was_woken = False
