@@ -79,3 +79,22 @@ def test_beyond_the_limit_whole_groups_are_left_out_and_counted(database: Databa
     found = load(database, 0, limit=7)
     assert [(group.group_id, len(group.offsets)) for group in found.groups] == [(names[0], 3), (names[1], 3)]
     assert found.left_out == 1
+
+
+def test_a_slot_is_read_in_parts_that_say_how_many_groups_come_after_them(
+    database: Database, by: WritingCoordinator
+) -> None:
+    topic_id = database.run_sync(create_topic).topic_id
+    names = groups_of(0, 5)
+    for name in names:
+        commit(database, by, name, [entry(topic_id, partition, 1) for partition in range(3)])
+    commit(database, by, groups_of(1, 1)[0], [entry(topic_id, 0, 99)])
+
+    def part(after: str) -> slot_offsets.SlotOffsets:
+        return database.run_sync(lambda conn: slot_offsets.load(conn, slot=0, limit=100, after=after, most_groups=2))
+
+    parts = [part(""), part(names[1]), part(names[3]), part(names[4])]
+    assert [[(group.group_id, len(group.offsets)) for group in one.groups] for one in parts] == [
+        [(names[0], 3), (names[1], 3)], [(names[2], 3), (names[3], 3)], [(names[4], 3)], [],
+    ]  # fmt: skip
+    assert [one.left_out for one in parts] == [3, 1, 0, 0]

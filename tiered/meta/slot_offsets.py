@@ -11,10 +11,13 @@ from tiered.formats.group_checkpoint import GroupEntry, StoredOffset
 from tiered.meta.group_offsets import metadata_of
 from tiered.meta.tables import consumer_group, group_offset, topic
 
+MAX_OFFSETS_A_SLOT = 100_000
+"""About 12 MB of JSON: a reader refuses larger objects."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotOffsets:
-    """The slot's groups by id, and how many more there are."""
+    """The slot's groups by id, and how many more there are after them."""
 
     groups: tuple[GroupEntry, ...]
     left_out: int
@@ -25,20 +28,26 @@ def occupied(conn: Connection) -> frozenset[int]:
     return frozenset(conn.execute(select(consumer_group.c.slot).distinct()).scalars())
 
 
-def load(conn: Connection, *, slot: int, limit: int) -> SlotOffsets:
-    """Groups with up to `limit` offsets together. Offsets of topics that are deleted do not count."""
+def load(
+    conn: Connection, *, slot: int, limit: int, after: str = "", most_groups: int = MAX_OFFSETS_A_SLOT
+) -> SlotOffsets:
+    """Groups whose ids come after `after`, `most_groups` at the most, with up to `limit` offsets together. Offsets of
+    topics that are deleted do not count."""
+    of_slot = (consumer_group.c.slot == slot) & (consumer_group.c.group_id > after)
     rows = conn.execute(
         select(*(consumer_group.c[name] for name in ("group_id", "kind", "protocol_type", "generation")))
-        .where(consumer_group.c.slot == slot)
+        .where(of_slot)
         .order_by(consumer_group.c.group_id)
-        .limit(limit)
+        .limit(min(limit, most_groups))
     ).all()
+    if not rows:
+        return SlotOffsets(groups=(), left_out=0)
     of_group: dict[str, list[StoredOffset]] = {row.group_id: [] for row in rows}
     offsets = conn.execute(
         select(*(each for each in group_offset.c if each.name not in ("slot_epoch", "commit_number")))
         .join(consumer_group, consumer_group.c.group_id == group_offset.c.group_id)
         .join(topic, topic.c.topic_id == group_offset.c.topic_id)
-        .where(consumer_group.c.slot == slot, topic.c.deleted_at_ms.is_(None))
+        .where(of_slot, consumer_group.c.group_id <= rows[-1].group_id, topic.c.deleted_at_ms.is_(None))
         .order_by(group_offset.c.group_id, group_offset.c.topic_id, group_offset.c.partition)
         .limit(limit + 1)
     ).all()
@@ -64,12 +73,7 @@ def load(conn: Connection, *, slot: int, limit: int) -> SlotOffsets:
         )
         for row in rows
     )
-    return _whole(conn, groups, slot, cut_in=offsets[limit].group_id if len(offsets) > limit else None)
-
-
-def _whole(conn: Connection, groups: tuple[GroupEntry, ...], slot: int, *, cut_in: str | None) -> SlotOffsets:
-    """Without the group whose offsets were cut off, and those after it: half a group is worse than none."""
-    if cut_in is not None:
-        groups = tuple(group for group in groups if group.group_id < cut_in)
-    total = conn.execute(select(func.count()).select_from(consumer_group).where(consumer_group.c.slot == slot))
+    if len(offsets) > limit:  # Half a group is worse than none, and those after it would come before it.
+        groups = tuple(group for group in groups if group.group_id < offsets[limit].group_id)
+    total = conn.execute(select(func.count()).select_from(consumer_group).where(of_slot))
     return SlotOffsets(groups=groups, left_out=int(total.scalar_one()) - len(groups))

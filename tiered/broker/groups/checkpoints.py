@@ -20,12 +20,13 @@ from tiered.errors import NotCoordinator, TieredError
 from tiered.formats.checkpoint_bytes import MAX_CHECKPOINT_BYTES
 from tiered.formats.group_checkpoint import GroupCheckpoint, GroupEntry
 from tiered.meta import slot_offsets
+from tiered.meta.slot_offsets import MAX_OFFSETS_A_SLOT, SlotOffsets
 
 log = logging.getLogger(__name__)
 
 READ_DEADLINE_MS = 30_000
-MAX_OFFSETS_A_SLOT = 100_000
-"""About 12 MB of JSON: a reader refuses larger objects."""
+GROUPS_A_PART = 500
+"""Commits wait while SQLite reads so many: for 15 ms or so, and 300 where it read all of a slot at once."""
 BYTES_FOR_GROUPS = MAX_CHECKPOINT_BYTES - (64 << 10)
 
 
@@ -89,9 +90,7 @@ class GroupCheckpointWriter:
             raise
 
     async def _write(self, slot: int, slot_epoch: int) -> None:
-        found = await self._context.database.read(
-            partial(slot_offsets.load, slot=slot, limit=MAX_OFFSETS_A_SLOT), deadline_ms=READ_DEADLINE_MS
-        )
+        found = await self._load(slot)
         checkpoint = _within_bounds(
             GroupCheckpoint(
                 cluster_id=self._context.state.cluster_id,
@@ -105,6 +104,19 @@ class GroupCheckpointWriter:
         if checkpoint.left_out:
             log.warning("the bucket's checkpoint of group slot %d lacks %d groups: too many", slot, checkpoint.left_out)
         await self._context.uploads.run(group_checkpoints.write_group_checkpoint, self._context.store, checkpoint)
+
+    async def _load(self, slot: int) -> SlotOffsets:
+        """What changes between two parts makes the slot stale again."""
+        groups: list[GroupEntry] = []
+        limit = MAX_OFFSETS_A_SLOT
+        while True:
+            after = groups[-1].group_id if groups else ""
+            load = partial(slot_offsets.load, slot=slot, limit=limit, after=after, most_groups=GROUPS_A_PART)
+            part = await self._context.database.read_part(load, deadline_ms=READ_DEADLINE_MS)
+            groups += part.groups
+            limit -= sum(len(group.offsets) for group in part.groups)
+            if not part.groups or not part.left_out or limit <= 0:
+                return SlotOffsets(groups=tuple(groups), left_out=part.left_out)
 
 
 def _within_bounds(checkpoint: GroupCheckpoint) -> GroupCheckpoint:

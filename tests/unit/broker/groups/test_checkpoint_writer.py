@@ -1,15 +1,18 @@
 """The bucket's copies of groups: which slots are written, and when."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.unit.broker.groups.coordinators import Coordinating, commit, coordinating
+from tiered.broker.groups import checkpoints
 from tiered.broker.groups.checkpoints import GroupCheckpointWriter
 from tiered.cold.bucket import group_checkpoints
 from tiered.cold.object_store import ObjectStore
 from tiered.errors import StoreUnavailable
 from tiered.formats.group_checkpoint import GroupCheckpoint
+from tiered.meta import slot_offsets
 from tiered.meta.coordinator_slots import SlotRow
 
 
@@ -39,6 +42,37 @@ async def test_at_a_shutdown_what_was_gained_is_written_where_it_has_groups(tmp_
         made.slots_gained(broker.groups.slots.epochs)
         await made.write_last()
         assert stored(broker) == {slot}
+
+
+@pytest.mark.parametrize(("most_offsets", "kept"), [(100, 5), (3, 3)])
+async def test_a_slot_is_read_in_parts_so_that_commits_wait_for_one_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_offsets: int, kept: int
+) -> None:
+    monkeypatch.setattr(checkpoints, "GROUPS_A_PART", 2)
+    monkeypatch.setattr(checkpoints, "MAX_OFFSETS_A_SLOT", most_offsets)
+    async with coordinating(tmp_path) as broker:
+        slot = broker.groups.slot("a")
+        names = [name for name in map(str, range(1_000)) if broker.groups.slot(name) == slot][:5]
+        for name in names:
+            await commit(broker, name)
+        made, most = writer(broker), 0
+        load = slot_offsets.load
+
+        def counted(*arguments: Any, **options: Any) -> slot_offsets.SlotOffsets:
+            nonlocal most
+            part = load(*arguments, **options)
+            most = max(most, len(part.groups))
+            return part
+
+        monkeypatch.setattr(slot_offsets, "load", counted)
+        made.slots_changed([slot])
+        await made.write_changed()
+        found = group_checkpoints.read_group_checkpoint(broker.context.store, slot)
+        assert found is not None
+        written, _ = found
+        assert [group.group_id for group in written.groups] == sorted(names)[:kept]
+        assert written.left_out == 5 - kept
+        assert most == 2
 
 
 async def test_a_slot_of_another_holder_is_left_to_it(tmp_path: Path) -> None:
