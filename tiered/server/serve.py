@@ -35,7 +35,9 @@ log = logging.getLogger(__name__)
 STOP_GRACE_MS = 3_000.0
 SWITCH_S = 0.00002
 """So long a busy thread keeps Python's interpreter from one that waits for it. Python's own 5 ms come at each step from
-the event loop to SQL's thread and back: a commit took 230 ms while others' requests of 100,000 names were answered."""
+the event loop to SQL's thread and back: a commit took 230 ms while others' requests of 100,000 names were answered. In
+a transaction SQLite gives the interpreter away again and again: beside fifty busy connections a commit took 23 to 52 ms
+with 0.5 ms here, and 9 to 13 with this (p99; ADR 0034)."""
 
 
 class Server:
