@@ -67,7 +67,7 @@ class OffsetExpiry:
             await self._commits.exclusively([SLOT_OF_DELETED_TOPICS], group_offsets.remove_of_deleted_topics)
         before_ms = self._context.clock.now_ms() - self._context.settings.groups.offsets_retention_minutes * MINUTE_MS
         after = ""
-        while rows := await self._context.database.read_part(partial(self._some_of_ours, after=after)):
+        while rows := await self._context.database.read(partial(self._some_of_ours, after=after)):
             await self._expire_groups(rows, before_ms)
             after = rows[-1].group_id
 
@@ -83,9 +83,7 @@ class OffsetExpiry:
 
     async def _expire_groups(self, rows: Sequence[GroupRow], before_ms: int) -> None:
         ids = [row.group_id for row in rows]
-        old = await self._context.database.read_part(
-            partial(group_offsets.old_topics, group_ids=ids, before_ms=before_ms)
-        )
+        old = await self._context.database.read(partial(group_offsets.old_topics, group_ids=ids, before_ms=before_ms))
         by_id = {row.group_id: row for row in rows}
         expired: list[tuple[str, UUID]] = []
         without_members: list[str] = []
