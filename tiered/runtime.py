@@ -173,7 +173,8 @@ class BlockingPool:
             del future  # As above.
 
     def begun(self, call: Callable[..., T], *args: object) -> "asyncio.Future[T]":
-        """As `run`, for whoever shields it: to cancel the future would cancel a call that has not begun."""
+        """The future of a call that runs as by `run`. Whoever awaits it shields it: to cancel the future would cancel a
+        call that has not begun."""
         if self._pending >= self._max_pending:
             raise Throttled(f"too many calls wait for the {self._name} threads; try again later")
         self._pending += 1

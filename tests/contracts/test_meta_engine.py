@@ -154,7 +154,7 @@ async def test_a_commit_waits_for_one_part_of_a_list_at_the_most(database: Datab
 
 
 async def test_a_call_waits_for_few_calls_of_somebody_who_makes_many(database: Database) -> None:
-    """Fifty connections that each had SQL look up one pin had a commit wait for all fifty."""
+    """A commit waited for the look-ups of fifty connections, which all came before it in SQL's line."""
     begun, ended = threading.Semaphore(0), threading.Event()
     order: list[str] = []
 

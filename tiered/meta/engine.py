@@ -41,8 +41,8 @@ T = TypeVar("T")
 DEFAULT_DEADLINE_MS = 10_000
 MAX_WAITING_CALLS = 1_000
 POSTGRES_CALLS_OF_OWNER = connections.MAX_POSTGRES_CONNECTIONS // 2
-"""At once. On SQLite all calls go one after the other, and so do an owner's: behind one of them at the most comes
-somebody else's."""
+"""How many calls of one owner PostgreSQL works on at the same time. On SQLite it is one: a call waits for one call of
+any other owner at the most."""
 MAX_WAITING_AHEAD = 4
 MAX_WAITING_LISTS = 200
 LISTS_WAIT_S = 0.1

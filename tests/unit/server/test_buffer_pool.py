@@ -4,7 +4,7 @@ from tiered.server.kafka.transport.buffers import MOST_POOLED_BYTES, SMALLEST_BY
 
 
 def test_what_waits_to_be_lent_again_has_a_bound_for_all_sizes_together() -> None:
-    """Eight of each size were 168 MiB, and stayed until the process ended."""
+    """The pool kept eight buffers of every size, 168 MiB together, until the process ended."""
     pool = BufferPool()
     lent = [pool.borrow(size) for size in (SMALLEST_BYTES, 1 << 20, 4 << 20, 8 << 20) for _ in range(8)]
     for buffer in lent:

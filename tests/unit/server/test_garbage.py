@@ -111,7 +111,7 @@ async def test_what_a_look_has_left_alive_is_looked_at_again_when_much_more_has_
 
 @pytest.mark.usefixtures("counters")
 async def test_what_has_come_and_gone_has_nobody_count_all_objects(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a million that takes 50 ms, and came after each flood of large requests, of which nothing was left."""
+    """To count a million objects takes 50 ms. It came after each flood of large requests, of which nothing was left."""
     full = FullCollections(SystemClock(), is_busy=lambda: False, most_unseen=50_000)
     counts: list[int] = []
 

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 READ_DEADLINE_MS = 30_000
 GROUPS_A_PART = 500
-"""Commits wait while SQLite reads so many: for 15 ms or so, and 300 where it read all of a slot at once."""
+"""Commits wait while SQLite reads one part. They waited 350 ms where it read the 2,000 groups of a slot at once."""
 BYTES_FOR_GROUPS = MAX_CHECKPOINT_BYTES - (64 << 10)
 
 
@@ -90,15 +90,15 @@ class GroupCheckpointWriter:
             raise
 
     async def _write(self, slot: int, slot_epoch: int) -> None:
-        found = await self._load(slot)
+        of_slot = await self._load(slot)
         checkpoint = _within_bounds(
             GroupCheckpoint(
                 cluster_id=self._context.state.cluster_id,
                 slot=slot,
                 slot_count=self._context.settings.groups.offsets_topic_num_partitions,
                 slot_epoch=slot_epoch,
-                groups=found.groups,
-                left_out=found.left_out,
+                groups=of_slot.groups,
+                left_out=of_slot.left_out,
             )
         )
         if checkpoint.left_out:

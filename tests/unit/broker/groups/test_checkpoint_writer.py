@@ -67,9 +67,9 @@ async def test_a_slot_is_read_in_parts_so_that_commits_wait_for_one_of_them(
         monkeypatch.setattr(slot_offsets, "load", counted)
         made.slots_changed([slot])
         await made.write_changed()
-        found = group_checkpoints.read_group_checkpoint(broker.context.store, slot)
-        assert found is not None
-        written, _ = found
+        stored_now = group_checkpoints.read_group_checkpoint(broker.context.store, slot)
+        assert stored_now is not None
+        written, _ = stored_now
         assert [group.group_id for group in written.groups] == sorted(names)[:kept]
         assert written.left_out == 5 - kept
         assert most == 2

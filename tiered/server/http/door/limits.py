@@ -27,7 +27,8 @@ class RequestsState:
     bounded_shares: OwnersShares = field(default_factory=OwnersShares)
     stream_shares: OwnersShares = field(default_factory=OwnersShares)
     streams_of: dict[Hashable, list[web.Request]] = field(default_factory=dict)
-    """The open streams of each owner, the newest last. None of a producer: what it is sending would be lost."""
+    """The open streams by owner, the newest last. A producer's streams are not among them: what it is sending would be
+    lost."""
     ending: web.Request | None = None
     """The stream that gives its place to somebody who has none."""
 

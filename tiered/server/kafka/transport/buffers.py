@@ -12,14 +12,15 @@ SMALLEST_BYTES = 256 << 10
 LARGEST_POOLED_BYTES = 8 << 20
 POOLED_EACH = 8
 MOST_POOLED_BYTES = 16 << 20
-"""Of all sizes together. Pages in which bytes have arrived stay in memory: eight of each size were 168 MiB."""
+"""The bound on the buffers that the pool keeps, of all sizes together. Their pages stay in memory once bytes have
+arrived in them: eight buffers of every size were 168 MiB."""
 
 
 RECEIVED_A_TURN_BYTES = 1 << 20
 CROWD = 8
 CROWDED_TURN_BYTES = 1 << 18
-"""Where so many wait, they are there together in any case, and everybody else waits for less. A few producers of large
-batches would pay for it: each turn of the loop costs."""
+"""A turn takes this much where `CROWD` connections wait to send, so that everybody else waits for less. With fewer it
+takes more, because every turn of the loop costs a producer of large batches CPU."""
 
 
 class LargeReads:
@@ -72,7 +73,7 @@ class BufferPool:
     def __init__(self) -> None:
         self._free: dict[int, list[memoryview]] = {}
         self.free_bytes = 0
-        """Of the buffers that wait to be lent again."""
+        """The sizes of the buffers that wait to be lent again, together."""
         self.lent_bytes = 0
         """Sizes of the lent buffers above the smallest one, together."""
 

@@ -22,11 +22,11 @@ from tiered.server.kafka.transport.requests import DelayedAnswer, Overlapping
 T = TypeVar("T")
 
 STEP_MS = 0.2
-"""So much of one turn of the event loop has an asker, and so much have all together that wait for their turn; the step
-that goes beyond is the last one. Somebody else's commit passes through eight turns of the loop."""
+"""The time that one asker has in a turn of the event loop, and that all askers that wait have together. The step that
+goes beyond it is the last one. It is short because a commit passes through eight turns of the loop."""
 
 ROUND_MS = 1.0
-"""So much of one turn of the loop have all askers together that do not wait."""
+"""The time in a turn of the loop that all askers together have who do not wait in the queue."""
 
 SMALL_STEPS = 8
 """A request that pauses more often is a large one. A small one, too, pauses where the machine took its time away in the
@@ -113,7 +113,7 @@ class Turns:
         """In the order of their turns. Only who waits is in here."""
         self._used_ms = 0.0
         self._used_by: dict[Account, float] = {}
-        """The same by asker."""
+        """What every asker has used in this turn, in milliseconds."""
         self._is_scheduled = False
         self._woken: asyncio.Future[None] | None = None
         """Whose next step comes as soon as the loop comes to it: one at a time, or they would all do so at once."""
