@@ -1,4 +1,4 @@
-"""Large frames are read a few megabytes in a turn of the event loop, and whoever had to wait is read from first."""
+"""Large frames are read a little in a turn of the event loop, and their owners take turns."""
 
 import asyncio
 from collections import Counter
@@ -7,71 +7,92 @@ import pytest
 
 from tests.unit.server.echo import Echo, served
 from tiered.server.kafka.transport import buffers
-from tiered.server.kafka.transport.buffers import CROWD, CROWDED_TURN_BYTES, RECEIVED_A_TURN_BYTES, LargeReads
+from tiered.server.kafka.transport.buffers import (
+    CROWD,
+    CROWDED_TURN_BYTES,
+    OTHERS_WEIGHT,
+    RECEIVED_A_TURN_BYTES,
+    LargeReads,
+)
 
 LARGE = 900 << 10
 
 
-async def test_whoever_had_to_wait_is_read_from_in_the_next_turn() -> None:
-    large_reads, reads = LargeReads(), Counter[int]()
+class Reader:
+    """A connection whose socket always has more, of which a turn takes `takes_bytes`."""
 
-    class Reader:
-        def __init__(self, number: int) -> None:
-            self.number = number
+    def __init__(self, large_reads: LargeReads, owner: str, takes_bytes: int) -> None:
+        self._large_reads = large_reads
+        self._owner = owner
+        self._takes_bytes = takes_bytes
+        self._waits = False
+        self.reads = 0
 
-        def read(self) -> None:
-            if large_reads.may_read(self.read):
-                large_reads.took(RECEIVED_A_TURN_BYTES // 2)
-                reads[self.number] += 1
+    def on_readable(self) -> None:
+        if self._large_reads.may_read and not self._waits:
+            self._read()
+        elif not self._waits:
+            self._waits = True
+            self._large_reads.wait(self._owner, self._read_in_turn, has_begun=False)
 
-    readers = [Reader(number) for number in range(5)]
-    for _ in range(50):
-        for reader in readers:  # As the loop does while all sockets have more.
-            reader.read()
+    def _read_in_turn(self) -> None:
+        self._read()
+        self._large_reads.wait(self._owner, self._read_in_turn, has_begun=True)
+
+    def _read(self) -> None:
+        self._large_reads.took(self._takes_bytes)
+        self.reads += 1
+
+
+async def test_owners_take_turns_however_many_connections_they_have() -> None:
+    large_reads = LargeReads()
+    many = [Reader(large_reads, "many", RECEIVED_A_TURN_BYTES // 2) for _ in range(5)]
+    few = [Reader(large_reads, owner, RECEIVED_A_TURN_BYTES // 2) for owner in ("one", "other")]
+    for _ in range(60):
+        for reader in (*many, *few):  # As the loop does while all sockets have more.
+            reader.on_readable()
         await asyncio.sleep(0)
-    assert max(reads.values()) < 2 * min(reads[number] for number in range(5)), "nobody is left out"
+    reads = [sum(reader.reads for reader in many), *(reader.reads for reader in few)]
+    assert max(reads) <= min(reads) + 3, "a third for each"
+    assert sorted(reader.reads for reader in many)[-2] <= 2, "of one owner a frame is read to its end before the next"
 
 
-async def test_where_many_send_large_frames_a_turn_takes_less_of_them_and_leaves_nobody_out() -> None:
-    taken_bytes, reads = [0], Counter[int]()
+async def test_where_many_send_large_frames_a_turn_takes_less_of_them_and_leaves_no_owner_out() -> None:
+    taken_bytes = [0]
 
     class Counted(LargeReads):
         def _begin_turn(self) -> None:
             taken_bytes.append(0)
             super()._begin_turn()
 
+        def took(self, size_bytes: int) -> None:
+            taken_bytes[-1] += size_bytes
+            super().took(size_bytes)
+
     large_reads = Counted()
-
-    class Reader:
-        def __init__(self, number: int) -> None:
-            self.number = number
-
-        def read(self) -> None:
-            if large_reads.may_read(self.read):
-                taken_bytes[-1] += CROWDED_TURN_BYTES
-                large_reads.took(CROWDED_TURN_BYTES)
-                reads[self.number] += 1
-
-    readers = [Reader(number) for number in range(CROWD + 2)]
+    readers = [Reader(large_reads, f"owner-{number}", CROWDED_TURN_BYTES) for number in range(CROWD + 2)]
     for _ in range(100):
         for reader in readers:
-            reader.read()
+            reader.on_readable()
         await asyncio.sleep(0)
     assert taken_bytes[0] == RECEIVED_A_TURN_BYTES
     assert set(taken_bytes[5:]) == {CROWDED_TURN_BYTES}
-    assert max(reads.values()) <= 2 * min(reads[number] for number in range(CROWD + 2))
+    reads = [reader.reads for reader in readers]
+    assert max(reads) <= 2 * min(reads)
 
 
+@pytest.mark.parametrize(("api_key", "weight"), [(b"\0\0", 1), (b"\0\3", OTHERS_WEIGHT)])
 async def test_in_one_turn_of_the_loop_no_more_is_read_of_large_frames_and_all_of_them_arrive(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, api_key: bytes, weight: int
 ) -> None:
-    most_bytes = 32 << 10
+    """Of Produce as much as may be, of other requests an eighth of that."""
+    most_bytes = 128 << 10
     monkeypatch.setattr(buffers, "RECEIVED_A_TURN_BYTES", most_bytes)
-    turn, taken_bytes = 0, Counter[int]()
+    turn, received_bytes = 0, Counter[int]()
 
     class Counted(LargeReads):
         def took(self, size_bytes: int) -> None:
-            taken_bytes[turn] += size_bytes
+            received_bytes[turn] += size_bytes // weight
             super().took(size_bytes)
 
     counted = Counted()
@@ -87,12 +108,12 @@ async def test_in_one_turn_of_the_loop_no_more_is_read_of_large_frames_and_all_o
             turn += 1
             await asyncio.sleep(0)
 
-    frames = [bytes([number]) * LARGE for number in (1, 2, 3)]
+    frames = [api_key + bytes([number]) * LARGE for number in (1, 2, 3)]
     async with served(sharing) as one, served(sharing) as other:
         counting = asyncio.create_task(count_turns())
         async with asyncio.timeout(20):
             await asyncio.gather(one.send(*frames), other.send(*frames), one.answers(3), other.answers(3))
         counting.cancel()
         assert one.echo.handled == other.echo.handled == frames
-    assert taken_bytes.total() > LARGE
-    assert max(taken_bytes.values()) < 2 * most_bytes
+    assert received_bytes.total() > LARGE
+    assert max(received_bytes.values()) < 2 * most_bytes // weight

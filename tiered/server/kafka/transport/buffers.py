@@ -6,7 +6,8 @@ Must never hand out one buffer twice.
 
 import asyncio
 import mmap
-from collections.abc import Callable
+from collections import OrderedDict, deque
+from collections.abc import Callable, Hashable
 
 SMALLEST_BYTES = 256 << 10
 LARGEST_POOLED_BYTES = 8 << 20
@@ -21,30 +22,40 @@ CROWD = 8
 CROWDED_TURN_BYTES = 1 << 18
 """A turn takes this much where `CROWD` connections wait to send, so that everybody else waits for less. With fewer it
 takes more, because every turn of the loop costs a producer of large batches CPU."""
+OTHERS_WEIGHT = 8
+"""A byte of a large request that is not Produce counts for so many: nobody sends megabytes of those in earnest often,
+and a commit passes through eight turns of the loop."""
 
 
 class LargeReads:
     """Whose turn it is to read more of a large frame: in one turn of the event loop all connections together take no
-    more than `most_bytes`, and the last read, which takes no more than that either. Those that must wait go first in
-    the next turn.
+    more than `most_bytes`, and the last read, which takes no more than that either.
 
-    Without it everybody waits until all of fifty clients that send megabytes have been read from.
+    Those that must wait go first in the next turn. Owners take turns; of one owner the frame that has begun is read to
+    its end before the next one, so that few are in memory half read. Without all this everybody waits until all of
+    fifty clients that send megabytes have been read from.
     """
 
-    __slots__ = ("_loop", "_taken_bytes", "_waiting", "most_bytes")
+    __slots__ = ("_loop", "_taken_bytes", "_waiting", "_waiting_count", "most_bytes")
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._taken_bytes = 0
-        self._waiting: dict[Callable[[], None], None] = {}
+        self._waiting: OrderedDict[Hashable, deque[Callable[[], None]]] = OrderedDict()
+        """What reads, by owner, in the order of their turns."""
+        self._waiting_count = 0
         self.most_bytes = RECEIVED_A_TURN_BYTES
 
-    def may_read(self, read: Callable[[], None]) -> bool:
-        """Whether the connection may take more now. Else its `read` is called when it may, and asks again."""
-        if self._taken_bytes < self.most_bytes:
-            return True
-        self._waiting[read] = None
-        return False
+    @property
+    def may_read(self) -> bool:
+        """Whether a connection may take more now. Else it waits."""
+        return self._taken_bytes < self.most_bytes
+
+    def wait(self, owner: Hashable, read: Callable[[], None], *, has_begun: bool) -> None:
+        """Calls `read` once, when it is its turn: before the owner's others where it has begun."""
+        waiting = self._waiting.setdefault(owner, deque())
+        (waiting.appendleft if has_begun else waiting.append)(read)
+        self._waiting_count += 1
 
     def took(self, size_bytes: int) -> None:
         if not self._taken_bytes:
@@ -53,10 +64,13 @@ class LargeReads:
 
     def _begin_turn(self) -> None:
         self._taken_bytes = 0
-        self.most_bytes = CROWDED_TURN_BYTES if len(self._waiting) >= CROWD else RECEIVED_A_TURN_BYTES
-        while self._waiting and self._taken_bytes < self.most_bytes:
-            read = next(iter(self._waiting))
-            del self._waiting[read]
+        self.most_bytes = CROWDED_TURN_BYTES if self._waiting_count >= CROWD else RECEIVED_A_TURN_BYTES
+        while self._waiting and self.may_read:
+            owner, waiting = self._waiting.popitem(last=False)
+            read = waiting.popleft()
+            self._waiting_count -= 1
+            if waiting:
+                self._waiting[owner] = waiting
             read()
 
 

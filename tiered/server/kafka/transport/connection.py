@@ -11,6 +11,7 @@ import asyncio
 import logging
 import socket
 import struct
+import sys
 from collections.abc import Coroutine, Hashable
 from typing import Any, Protocol
 
@@ -18,7 +19,7 @@ from tiered.config.listeners import ListenerOptions
 from tiered.errors import MalformedRequest, Throttled
 from tiered.file_slice import FileSlice
 from tiered.rules.security.principal import ANONYMOUS, Principal
-from tiered.server.kafka.transport.buffers import SMALLEST_BYTES, BufferPool, LargeReads
+from tiered.server.kafka.transport.buffers import OTHERS_WEIGHT, SMALLEST_BYTES, BufferPool, LargeReads
 from tiered.server.kafka.transport.other_protocols import foreign_protocol
 from tiered.server.kafka.transport.outbox import Outbox, Parts
 from tiered.server.kafka.transport.requests import Answer, EndedConnection, Requests
@@ -120,6 +121,7 @@ class Connection:
         "_socket",
         "_start",
         "_tls",
+        "_waits_to_read",
         "_writing",
         "client_id",
         "client_software",
@@ -166,6 +168,8 @@ class Connection:
         self._outbox = Outbox(sock)
         self._counted_bytes = 0
         self._reading = False
+        self._waits_to_read = False
+        """For its turn to read more of a large frame: the loop looks at its socket no more until then."""
         self._writing = False
         self._gathers = False
         """Frames are being handled; what is sent meanwhile may wait for their end."""
@@ -292,26 +296,58 @@ class Connection:
     def _on_readable(self) -> None:
         if not self._reading:  # The pending bytes have been read meanwhile.
             return
-        is_large = self._end < self._awaited_end
-        if is_large and not self._handler.large_reads.may_read(self._on_readable):
+        if self._end >= self._awaited_end:
+            self._read()
+        elif self._handler.large_reads.may_read and not self._waits_to_read:
+            self._read_of_large()
+        else:
+            self._wait_to_read(has_begun=False)
+
+    def _wait_to_read(self, *, has_begun: bool) -> None:
+        """The loop does not call for what must wait: fifty calls in a turn cost everybody."""
+        self._loop.remove_reader(self._fd)
+        if not self._waits_to_read:
+            self._waits_to_read = True
+            self._handler.large_reads.wait(self.owner, self._read_in_turn, has_begun=has_begun)
+
+    def _read_in_turn(self) -> None:
+        self._waits_to_read = False
+        if not self._reading:
             return
+        has_more = self._read_of_large() and self._end < self._awaited_end
+        if self._reading:
+            if has_more:
+                self._wait_to_read(has_begun=True)
+            else:
+                self._loop.add_reader(self._fd, self._on_readable)
+
+    def _read_of_large(self) -> bool:
+        """Reads more of a large frame; whether there may be more of it."""
+        large_reads = self._handler.large_reads
+        assert self._buffer is not None
+        is_produce = self._end >= self._start + 6 and _api_key_at(self._buffer, self._start + 4)[0] == PRODUCE_KEY
+        weight = 1 if is_produce else OTHERS_WEIGHT
+        most_bytes = large_reads.most_bytes // weight
+        received = self._read(most_bytes)
+        if received > 0:
+            large_reads.took(received * weight)
+        return received == most_bytes or (received > 0 and self._tls is not None)
+
+    def _read(self, most_bytes: int = sys.maxsize) -> int:
+        """Receives and handles no more than `most_bytes`; how many these were, below 1 where there were none."""
         try:
             if self._buffer is None:
                 self._buffer = self._pool.borrow(RECEIVE_BYTES)
                 self._start = self._end = 0
-            room = self._buffer[self._end :]
-            received = self._socket.recv_into(room[: self._handler.large_reads.most_bytes] if is_large else room)
+            received = self._socket.recv_into(self._buffer[self._end : self._end + most_bytes])
         except (BlockingIOError, InterruptedError):
             received = -1
         except OSError:
-            self.close()
-            return
+            received = 0
         if received == 0:
             self.close()
-            return
+            return 0
         if received > 0:
-            if is_large:
-                self._handler.large_reads.took(received)
             self._end += received
             self.last_active_ms = self._loop.time() * 1000.0
             if self._end < self._awaited_end and self._count_unfinished():
@@ -320,9 +356,10 @@ class Connection:
                 if left < self._low_water or self._tls is not None:
                     self._set_low_water(min(left, LOW_WATER_BYTES))
                 self._read_pending()
-                return
+                return received
         self._handle_frames()
         self._read_pending()
+        return received
 
     def _read_pending(self) -> None:
         """Over TLS the rest of what has arrived may be here already: the socket will not say so."""
