@@ -45,8 +45,16 @@ def begin_collecting(counters: CountersState, clock: Clock) -> None:
 class FullCollections:
     """`look` is called every `LOOK_MS`."""
 
-    def __init__(self, clock: Clock, is_busy: Callable[[], bool], *, most_unseen: int = MOST_UNSEEN) -> None:
-        """`is_busy` while there are very many objects that will soon be gone."""
+    def __init__(
+        self,
+        clock: Clock,
+        is_busy: Callable[[], bool],
+        let_go: Callable[[], None] = lambda: None,
+        *,
+        most_unseen: int = MOST_UNSEEN,
+    ) -> None:
+        """`is_busy` while there are very many objects that will soon be gone. `let_go` gives up what is kept for the
+        next requests: it lies among what a flood of them left free, and the system would get none of that back."""
         self._clock = clock
         self._most_unseen = most_unseen
         self._seen = gc.get_freeze_count()
@@ -54,6 +62,7 @@ class FullCollections:
         self._unseen = 0
         """At most so many more have been left alone since."""
         self._is_busy = is_busy
+        self._let_go = let_go
         self._last_ms = clock.monotonic_ms()
         self._rest_ms = 0.0
         self._promotions = 0
@@ -66,6 +75,7 @@ class FullCollections:
         now_ms = self._clock.monotonic_ms()
         is_quiet = self._promotions == before and not self._is_busy() and now_ms - self._last_ms >= self._rest_ms
         if is_quiet or now_ms - self._last_ms >= LONGEST_WITHOUT_FULL_MS:
+            self._let_go()
             if self._unseen > self._most_unseen:  # Only then: to count them takes 50 ms for a million.
                 self._unseen = gc.get_freeze_count() - self._seen
             looks_at_all = self._unseen > self._most_unseen

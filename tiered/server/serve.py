@@ -69,6 +69,11 @@ class Server:
         """Whether there are requests of very many names."""
         return self._dispatch.answers_large
 
+    def let_go(self) -> None:
+        """Keeps nothing for the next requests that they can do without."""
+        self._kafka.let_go()
+        self.service.access.forget()
+
     @property
     def broker(self) -> Broker:
         assert isinstance(self.service, Broker), "this is a read replica"
@@ -171,7 +176,7 @@ async def _serve(server: Server, options: ServeOptions, asked_to_stop: asyncio.E
         asked.cancel()
         sys.setswitchinterval(SWITCH_S)
         begin_collecting(service.counters, SystemClock())
-        full = FullCollections(SystemClock(), lambda: server.answers_large)
+        full = FullCollections(SystemClock(), lambda: server.answers_large, server.let_go)
         collecting = tasks.create_task(every(LOOK_MS, full.look, name="full collections"))
         kafka, http = host_and_port(*server.kafka_address), host_and_port(*server.http_address)
         others = "".join(

@@ -19,3 +19,7 @@ def test_a_buffer_that_was_given_back_is_lent_again() -> None:
     pool.give_back(buffer)
     assert pool.borrow(1 << 20) is buffer
     assert pool.free_bytes == 0
+    pool.give_back(buffer)
+    pool.clear()
+    assert pool.free_bytes == 0
+    assert pool.borrow(1 << 20) is not buffer, "the system has it"

@@ -62,12 +62,13 @@ def test_python_never_looks_at_everything_by_itself() -> None:
 
 @pytest.mark.usefixtures("counters")
 async def test_everything_is_looked_at_in_a_quiet_moment() -> None:
-    full = FullCollections(SystemClock(), is_busy=lambda: False)
+    let_go: list[bool] = []
+    full = FullCollections(SystemClock(), lambda: False, lambda: let_go.append(True))
     left = old_circle()
     await full.look()
-    assert left() is not None, "until now much was made that stays"
+    assert (left() is not None, let_go) == (True, []), "until now much was made that stays"
     await full.look()
-    assert left() is None
+    assert (left(), let_go) == (None, [True])
 
 
 @pytest.mark.usefixtures("counters")

@@ -50,10 +50,9 @@ class Decisions(dict[str, bool]):
 
     def __missing__(self, name: str) -> bool:
         if self._allows is None:
-            is_allowed = False
-        else:
-            self._access.count_decision()
-            is_allowed = self._allows(name)
+            return False
+        self._access.count_decision()
+        is_allowed = self._allows(name)
         if len(name) <= MAX_REMEMBERED_NAME:
             self[name] = is_allowed
         return is_allowed
@@ -197,13 +196,13 @@ class Access:
         if access_list is not self._list:
             self.version += 1
             self._list = access_list
-            self._forget()
+            self.forget()
 
     def count_decision(self) -> None:
         """One more is remembered; when there are too many, none is."""
         self._decision_count += 1
         if self._decision_count > MAX_DECISIONS:
-            self._forget()
+            self.forget()
 
     def count_denied(self, denied: Denied) -> None:
         self.denied_total += 1
@@ -215,6 +214,7 @@ class Access:
         taken, self.denied = self.denied, Counter()
         return taken
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
+        """Nothing is remembered: what is asked next is decided by the rules."""
         self._rights = {}
         self._decision_count = 0

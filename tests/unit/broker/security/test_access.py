@@ -36,6 +36,7 @@ def test_who_has_not_logged_in_may_do_nothing_and_what_is_refused_is_counted() -
     assert (ann.may(READ, TOPIC, "orders"), ann.may(READ, TOPIC, "bills")) == (True, False)
     assert not nobody.may(READ, TOPIC, "orders")
     assert not nobody.may_any(READ, TOPIC)
+    assert (len(ann.by_name(READ, TOPIC)), len(nobody.by_name(READ, TOPIC))) == (2, 0), "there is nothing to remember"
     assert made.take_denied().total() == made.denied_total == 2
     assert made.take_denied().total() == 0
 

@@ -114,6 +114,11 @@ class BufferPool:
                 free.append(buffer)
                 self.free_bytes += size
 
+    def clear(self) -> None:
+        """Gives the buffers that wait back to the system."""
+        self._free.clear()
+        self.free_bytes = 0
+
     def drop(self, buffer: memoryview) -> None:
         """Ends the loan of a buffer that may still be read: unlike `give_back`, the buffer is never lent again."""
         if len(buffer) > SMALLEST_BYTES:

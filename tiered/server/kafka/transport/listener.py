@@ -221,6 +221,10 @@ class KafkaListener:
             os.close(self._spare)
             self._spare = None
 
+    def let_go(self) -> None:
+        """Keeps no buffers for the next requests."""
+        self._pool.clear()
+
     # connection.FrameHandler
 
     def handle(self, connection: Connection, buffer: memoryview, position: int, end: int) -> Answer:
