@@ -11,7 +11,7 @@ import random
 import signal
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Protocol, TypeVar
@@ -286,6 +286,16 @@ def release_transport(transport: asyncio.BaseTransport | None) -> None:
     garbage collector would free it, and all that it holds."""
     if transport is not None and hasattr(transport, "_read_ready_cb"):
         transport._read_ready_cb = None  # noqa: SLF001 - nothing is read from it any more
+
+
+def without_repeats(items: Iterable[T]) -> Iterator[T]:
+    """The items, hashable ones, each where it comes first. Unlike a set or a dict of them it can be gone through in
+    turns."""
+    seen = set[T]()
+    for item in items:
+        if item not in seen:
+            seen.add(item)
+            yield item
 
 
 async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:

@@ -5,7 +5,7 @@ anything is allocated for it, and one message has at most `MAX_ITEMS` items in a
 never let IndexError or struct.error out: bytes that do not parse are MalformedRequest.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from struct import unpack_from
 from typing import Any, NoReturn
 
@@ -26,6 +26,9 @@ from tiered.wire.schema import FieldPlan, Message, MessagePlan
 from tiered.wire.source import Source
 
 Decoder = Callable[[bytes, int], Any]
+PiecewiseDecoder = Callable[[bytes, int], Generator[None, None, Any]]
+_PIECE_ITEMS = 64
+_PIECE_NUMBERS = 4096
 
 
 def _null(name: str) -> NoReturn:
@@ -59,6 +62,21 @@ def decoder(message_class: type[Message]) -> Decoder:
     return decode
 
 
+def decoder_in_pieces(message_class: type[Message]) -> PiecewiseDecoder:
+    """As `decoder`, a piece with each step: some tens of items, at whatever depth, or thousands of numbers. What tagged
+    fields have is one piece."""
+    what = message_class.__name__
+    decode_all = _compiled(message_class.plan, in_pieces=True)
+
+    def decode(buffer: bytes, position: int) -> Generator[None, None, Any]:
+        try:
+            return (yield from decode_all(buffer, position, MAX_ITEMS))
+        except TRUNCATED as error:
+            raise malformed(what, error) from None
+
+    return decode
+
+
 def _build(source: Source) -> Any:
     return source.build(
         "decode",
@@ -75,11 +93,15 @@ def _build(source: Source) -> Any:
     )
 
 
-def _compiled(plan: MessagePlan) -> Callable[[bytes, int, int], Any]:
+def _compiled(plan: MessagePlan, *, in_pieces: bool = False) -> Callable[[bytes, int, int], Any]:
     source = Source()
     with source.block("def decode(b, p, left):"):
         source.line("end = len(b)")
-        _read_message(source, plan, "message")
+        if in_pieces:
+            source.line("items_read = 0")
+        _read_message(source, plan, "message", in_pieces)
+        if in_pieces:
+            source.line("yield")  # What has no arrays is to be a generator, too.
         source.line("return message")
     decode: Callable[[bytes, int, int], Any] = _build(source)
     return decode
@@ -94,13 +116,13 @@ def _compiled_tag(field: FieldPlan) -> Callable[[bytes, int], Any]:
         if field.format is not None and not field.is_array:
             source.line(f"value, = {source.unpacker(field.format)}(b, p)")
         else:
-            _read_field(source, field, True, "value")
+            _read_field(source, field, True, "value", False)
         source.line("return value")
     decode: Callable[[bytes, int], Any] = _build(source)
     return decode
 
 
-def _read_message(source: Source, plan: MessagePlan, into: str) -> None:
+def _read_message(source: Source, plan: MessagePlan, into: str, in_pieces: bool) -> None:
     values: dict[str, str] = {}
     run: list[tuple[str, str]] = []
     for field in plan.untagged:
@@ -109,7 +131,7 @@ def _read_message(source: Source, plan: MessagePlan, into: str) -> None:
             run.append((local, field.format))
             continue
         _read_run(source, run)
-        _read_field(source, field, plan.flexible, local)
+        _read_field(source, field, plan.flexible, local, in_pieces)
     _read_run(source, run)
     if plan.tagged:
         _read_tags(source, plan, values)
@@ -136,21 +158,21 @@ def _read_run(source: Source, run: list[tuple[str, str]]) -> None:
         run.clear()
 
 
-def _read_field(source: Source, field: FieldPlan, flexible: bool, into: str) -> None:
+def _read_field(source: Source, field: FieldPlan, flexible: bool, into: str, in_pieces: bool) -> None:
     """One field that is no part of a run: arrays, text, bytes, ids and structures."""
     if field.is_array:
-        _read_array(source, field, flexible, into)
+        _read_array(source, field, flexible, into, in_pieces)
     elif field.message is None:
         _read_item(source, field, flexible, into)
     elif not field.is_nullable or field.tag is not None:
-        _read_message(source, field.message, into)
+        _read_message(source, field.message, into, in_pieces)
     else:
         with source.block("if b[p] > 127:"):
             source.line("p += 1")
             source.line(f"{into} = None")
         with source.block("else:"):
             source.line("p += 1")
-            _read_message(source, field.message, into)
+            _read_message(source, field.message, into, in_pieces)
 
 
 def _read_length(source: Source, flexible: bool, text: str | None = None) -> str:
@@ -180,7 +202,7 @@ def _read_null(source: Source, name: str, nullable: bool, length: str, into: str
             source.line(f'null("{name}")')
 
 
-def _read_array(source: Source, field: FieldPlan, flexible: bool, into: str) -> None:
+def _read_array(source: Source, field: FieldPlan, flexible: bool, into: str, in_pieces: bool) -> None:
     count = _read_length(source, flexible)
     _read_null(source, field.name, field.is_nullable, count, into)
     with source.block("else:"):
@@ -188,19 +210,33 @@ def _read_array(source: Source, field: FieldPlan, flexible: bool, into: str) -> 
         source.line(f'if {count} * {item_bytes} > end - p: short("{field.name}", {count})')
         source.line(f"left -= {count}")
         source.line("if left < 0: crowded()")
+        items = source.name("items")
         if field.format is not None:
+            if in_pieces:
+                source.line(f"{items} = []")
+                with source.block(f"while {count} > {_PIECE_NUMBERS}:"):
+                    source.line(f'{items} += unpack_from(">{_PIECE_NUMBERS}{field.format}", b, p)')
+                    source.line(f"p += {_PIECE_NUMBERS * item_bytes}")
+                    source.line(f"{count} -= {_PIECE_NUMBERS}")
+                    source.line("yield")
             source.line(f'{into} = unpack_from(f">{{{count}}}{field.format}", b, p)')
             source.line(f"p += {count} * {item_bytes}")
+            if in_pieces:
+                source.line(f"if {items}: {into} = (*{items}, *{into})")
             return
-        items = source.name("items")
         item = source.name("item")
         source.line(f"{items} = []")
         with source.block(f"for _ in range({count}):"):
             if field.message is not None:
-                _read_message(source, field.message, item)
+                _read_message(source, field.message, item, in_pieces)
             else:
                 _read_item(source, field, flexible, item)
             source.line(f"{items}.append({item})")
+            if in_pieces:
+                source.line("items_read += 1")
+                with source.block(f"if items_read == {_PIECE_ITEMS}:"):
+                    source.line("items_read = 0")
+                    source.line("yield")
         source.line(f"{into} = tuple({items})")
 
 

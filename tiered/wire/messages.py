@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from tiered.errors import UnsupportedVersion
-from tiered.wire.decoders import Decoder, decoder
+from tiered.wire.decoders import Decoder, PiecewiseDecoder, decoder, decoder_in_pieces
 from tiered.wire.encoders import encode, encode_in_pieces
 from tiered.wire.kio_imports import leave_hypothesis_out
 from tiered.wire.schema import REQUIRED, Message, freed_in_pieces, plan_of
@@ -30,6 +30,7 @@ __all__ = [
     "reply",
     "request",
     "request_decoder",
+    "request_decoder_in_pieces",
     "response_decoder",
 ]
 
@@ -158,6 +159,12 @@ def request(api_key: int, api_version: int) -> Messages:
 def request_decoder(api_key: int, api_version: int) -> Decoder:
     """(bytes, position of the body) -> request; it raises MalformedRequest. This one raises UnsupportedVersion."""
     return decoder(message_class(api_key, api_version, "request"))
+
+
+@cache
+def request_decoder_in_pieces(api_key: int, api_version: int) -> PiecewiseDecoder:
+    """As `request_decoder`, for a request of very many items: it gives a generator of pieces, which returns it."""
+    return decoder_in_pieces(message_class(api_key, api_version, "request"))
 
 
 @cache

@@ -128,7 +128,7 @@ def freed_in_pieces(message: Message) -> Iterator[None]:
     more. An item that somebody else has stays whole.
     """
     # What an item of these lists has in arrays of its own lives on in a list here when the item goes.
-    lists = [list(array) for name in message.arrays if (array := getattr(message, name))]
+    lists = [list(getattr(message, name)) for name in message.arrays if getattr(message, name)]
     for name in message.arrays:
         setattr(message, name, ())
     freed = 0

@@ -49,6 +49,50 @@ def decoder_of(api_key: int, version: int, kind: str) -> Any:
     )
 
 
+def in_pieces(api_key: int, version: int, data: bytes, position: int) -> tuple[Any, int]:
+    """(the request, how many pieces it was)"""
+    decoding, pieces = messages.request_decoder_in_pieces(api_key, version)(data, position), 0
+    while True:
+        try:
+            next(decoding)
+        except StopIteration as end:
+            return end.value, pieces
+        pieces += 1
+
+
+@pytest.mark.parametrize(("topics", "partitions"), [(1, 10_000), (10_000, 1), (100, 100), (1, 4097), (1, 8192)])
+def test_a_request_of_ten_thousand_items_is_read_in_pieces_at_whatever_depth(topics: int, partitions: int) -> None:
+    numbers = messages.request(61, 0)  # DescribeProducers has arrays of numbers, ListOffsets of structures.
+    of_numbers = numbers.DescribeProducersRequest(
+        topics=[
+            numbers.TopicRequest(name=f"topic-{number}", partition_indexes=range(partitions))
+            for number in range(topics)
+        ]
+    )
+    structures = messages.request(2, 7)
+    of_structures = structures.ListOffsetsRequest(
+        replica_id=-1,
+        isolation_level=0,
+        topics=[
+            structures.ListOffsetsTopic(
+                name=f"topic-{number}",
+                partitions=[
+                    structures.ListOffsetsPartition(partition_index=index, current_leader_epoch=-1, timestamp=-1)
+                    for index in range(partitions)
+                ],
+            )
+            for number in range(topics)
+        ],
+    )
+    for api_key, version, message, least_pieces in ((61, 0, of_numbers, 2), (2, 7, of_structures, 60)):
+        data = bytes(messages.encode(message))
+        read, pieces = in_pieces(api_key, version, data, 0)
+        assert read == messages.request_decoder(api_key, version)(data, 0)
+        assert pieces >= least_pieces
+        with pytest.raises(MalformedRequest):
+            in_pieces(api_key, version, data[:-1], 0)
+
+
 @pytest.mark.parametrize("api_key", messages.APIS)
 def test_every_message_is_written_and_read_as_kio_does(api_key: int) -> None:
     _, first, last = messages.APIS[api_key]
@@ -65,6 +109,8 @@ def test_every_message_is_written_and_read_as_kio_does(api_key: int) -> None:
                 assert pieces == data, (version, kind, message)
                 assert decode(b"head" + data + b"tail", 4) == ours(kio_message(type(theirs), data))
                 assert decode(memoryview(data), 0) == decode(data, 0)
+                if kind == "request":
+                    assert in_pieces(api_key, version, b"head" + data + b"tail", 4)[0] == decode(data, 0)
 
 
 @pytest.mark.parametrize("api_key", messages.APIS)

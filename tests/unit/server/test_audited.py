@@ -10,7 +10,7 @@ import pytest
 
 from tests.properties.wire.kio_samples import kio_bytes, sample
 from tiered.server.kafka.apis import served_apis
-from tiered.server.kafka.audited import MAX_LINES_A_REQUEST, AuditEntry, note
+from tiered.server.kafka.audited import MAX_LINES_A_REQUEST, AuditEntry, noted
 from tiered.wire import messages
 
 AUDITED = {api.key: api.audit for api in served_apis() if api.audit is not None}
@@ -57,8 +57,21 @@ class Notes:
 def told(api_key: int, request: object, answer: object) -> list[dict[str, Any]]:
     audit: Any = Notes()
     connection: Any = SimpleNamespace(principal="User:mallory", host="10.0.0.7")
-    note(audit, connection, AUDITED[api_key], "A", request, answer)
+    for _ in noted(audit, connection, AUDITED[api_key], "A", request, answer):
+        pass
     return list(audit.lines)
+
+
+def test_many_resources_are_written_down_a_few_with_each_step() -> None:
+    """A hundred thousand groups that a request names took 0.12 s in one step of the loop."""
+    audit: Any = Notes()
+    connection: Any = SimpleNamespace(principal="User:mallory", host="10.0.0.7")
+    request = SimpleNamespace(groups_names=[f"none-{number}" for number in range(500)])
+    answer = SimpleNamespace(results=[SimpleNamespace(error_code=69)] * 500)
+    steps, most, before = 0, 0, 0
+    for _ in noted(audit, connection, AUDITED[42], "A", request, answer):
+        steps, most, before = steps + 1, max(most, len(audit.lines) - before), len(audit.lines)
+    assert (steps, most, len(audit.lines)) == (500, 1, 500)
 
 
 @pytest.mark.parametrize("is_answered", [True, False])

@@ -1,9 +1,8 @@
 """What of a request is decoded on the event loop is too little for anybody to wait for it."""
 
 import asyncio
-import threading
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Generator
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -81,17 +80,19 @@ async def test_one_large_request_of_an_owner_is_decoded_at_a_time_and_none_fills
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Twenty connections of one user with 8 MB each had everybody else's wait for the four that are decoded at once."""
-    may_end, decoded = threading.Event(), list[bytes]()
+    may_end, decoded = False, list[bytes]()
 
-    def decode(body: bytes, _position: int) -> Any:
+    def decode(body: bytes, _position: int) -> Generator[None, None, Any]:
         decoded.append(body[:1])
-        may_end.wait(30)
+        while not may_end:
+            time.sleep(0.0005)
+            yield
         return messages.request(LIST_GROUPS, 5).ListGroupsRequest()
 
     async def answered(*_: Any, **__: Any) -> list[bytes]:
         return []
 
-    monkeypatch.setattr(messages, "request_decoder", lambda _key, _version: decode)
+    monkeypatch.setattr(messages, "request_decoder_in_pieces", lambda _key, _version: decode)
     monkeypatch.setattr(dispatch_module, "MAX_WAITING_BYTES", 100)
     monkeypatch.setattr(Dispatch, "_answer", answered)
     api = Api(LIST_GROUPS, "ListGroups", (0, 5), rights="none", handle=cast(Any, answered))
@@ -111,5 +112,5 @@ async def test_one_large_request_of_an_owner_is_decoded_at_a_time_and_none_fills
         while len(decoded) < 2:
             await asyncio.sleep(0.001)
         assert decoded == [b"a", b"b"]
-        may_end.set()
+        may_end = True
     assert sorted(decoded) == [b"a", b"a", b"a", b"b"]

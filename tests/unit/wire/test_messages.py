@@ -254,3 +254,11 @@ def test_a_large_message_is_freed_some_items_at_a_time(groups: int, topics: int,
     assert most <= 2 * 256
     assert (message.groups, Counted.alive) == ((), kept_count), "somebody else has one group, and that is whole"
     assert [len(topic.partitions) for topic in kept.topics] == [partitions] * topics
+
+
+def test_the_names_of_a_large_request_are_freed_some_at_a_time() -> None:
+    """They went all at once, with the last step: 100,000 took 4 ms, and structures without arrays 7."""
+    before = Counted.alive
+    request = messages.request(42, 2).DeleteGroupsRequest(groups_names=tuple(Counted("g") for _ in range(5_000)))
+    left = [Counted.alive - before for _ in messages.freed_in_pieces(request)]
+    assert left == [max(0, 5_000 - 256 * step) for step in range(1, 21)]

@@ -5,7 +5,7 @@ known, or when its client went away before. Must never look at a value that may 
 only names are told.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from tiered.broker.security.audit import ALLOWED, DENIED, FAILED, MAX_NAME, UNKNOWN, AuditLog
@@ -32,14 +32,15 @@ Tell = Callable[[Any, Any], Iterable[AuditEntry]]
 """(request, answer or None) -> what it was about"""
 
 
-def note(audit: AuditLog, connection: Connection, tell: Tell, name: str, request: Any, answer: Any) -> None:
-    """Writes down an administrative request; `answer` is None when nobody waited for it."""
+def noted(audit: AuditLog, connection: Connection, tell: Tell, name: str, request: Any, answer: Any) -> Iterator[None]:
+    """Writes down an administrative request, a piece with each step; `answer` is None when nobody waited for it."""
     if not audit.is_on:
         return
     who = {"principal": str(connection.principal or ""), "host": connection.host, "via": "kafka", "action": name}
     shared: dict[str, object] = {"validate_only": True} if getattr(request, "validate_only", False) else {}
     together: dict[str, list[str]] = {ALLOWED: [], UNKNOWN: []}
     for number, entry in enumerate(tell(request, answer)):
+        yield
         outcome = _outcome(entry.code)
         if number >= MAX_LINES_A_REQUEST and outcome in together:
             together[outcome].append(entry.resource[:MAX_NAME])
@@ -75,12 +76,11 @@ def _outcome(code: int | None) -> str:
     return DENIED if code in AUTHORIZATION_FAILED else FAILED
 
 
-def aligned(asked: Iterable[T], answers: Iterable[Any] | None) -> list[tuple[T, int | None]]:
-    """Each item of a request with its code."""
-    items = list(asked)
+def aligned(asked: Iterable[T], answers: Iterable[Any] | None) -> Iterator[tuple[T, int | None]]:
+    """The items of a request with their codes."""
     if answers is None:
-        return [(each, None) for each in items]
-    return list(zip(items, (int(each.error_code) for each in answers), strict=False))
+        return ((item, None) for item in asked)
+    return zip(asked, (int(answer.error_code) for answer in answers), strict=False)
 
 
 def summed(codes: Iterable[int]) -> tuple[int, dict[str, object]]:

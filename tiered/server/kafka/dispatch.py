@@ -6,7 +6,8 @@ API: that is in `api/<api>.py`.
 
 import asyncio
 import struct
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
@@ -15,6 +16,7 @@ from tiered.account import Account, OwnersShares, OwnersTurns
 from tiered.broker.broker import Broker
 from tiered.errors import MalformedRequest, Throttled, TieredError
 from tiered.runtime import in_turns as in_turns  # noqa: PLC0414 - handlers take it from here, as all that they need
+from tiered.runtime import without_repeats as without_repeats  # noqa: PLC0414 - the same
 from tiered.server.kafka import audited, throttling
 from tiered.server.kafka.transport.connection import Connection
 from tiered.server.kafka.transport.outbox import Parts
@@ -28,11 +30,12 @@ if TYPE_CHECKING:
     from tiered.read_replica.replica import ReadReplica  # A broker does not pay for it.
 
 API_VERSIONS_KEY = 18
-# Bodies above this size are decoded in a thread, few at once: their objects take thirty times the bytes, and one of
-# the smallest items alone half a microsecond a byte.
+# Bodies above this size are decoded in turns, few at once: their objects take thirty times the bytes, and one of the
+# smallest items alone half a microsecond a byte. Not in a thread: one that computes in Python takes the interpreter's
+# lock, which the loop and SQL then wait for a thousand times a second.
 LARGE_BODY_BYTES = 16 << 10
 LARGE_AT_ONCE = 4
-MAX_WAITING_BYTES = 128 << 20
+MAX_WAITING_BYTES = 64 << 20
 # An answer that took this long to make may be large: it is encoded in pieces.
 LONG_ANSWER_MS = 1.0
 # Larger bodies are not copied behind their headers.
@@ -231,8 +234,10 @@ class Dispatch:
         self._require_room(context, len(body))  # Others of the owner's may have come in the same turn of the loop.
         with self._large_shares.taken_by(owner, len(body)):
             async with self._large_owners.taken_by(owner), self._large_turns:
-                decode = messages.request_decoder(api.key, context.api_version)
-                request = await asyncio.to_thread(decode, body, 0)
+                request = await _result_in_turns(
+                    messages.request_decoder_in_pieces(api.key, context.api_version)(body, 0)
+                )
+                del body
                 try:
                     answer = await self._answer(api, context, correlation_id, request, is_large=True)
                 except TieredError:
@@ -251,19 +256,34 @@ class Dispatch:
     ) -> Parts | Overlapping:
         assert api.handle is not None
         started_ms = self._broker.clock.monotonic_ms()
-        message = None
-        try:
-            message = await api.handle(context, request, messages.reply(api.key, context.api_version))
-        finally:
-            # Also when its client has gone: what was begun may be done all the same.
-            if api.audit is not None and api.audits(context):
-                audited.note(self._broker.audit, context.connection, api.audit, api.name, request, message)
+        work = api.handle(context, request, messages.reply(api.key, context.api_version))
+        message = await (work if api.audit is None else self._audited(api, context, request, work))
         if isinstance(message, Later):
             work = self._answer_late(
                 api, context, correlation_id, message, started_ms, large_request=request if is_large else None
             )
             return Overlapping(self._turns.after(message.done, self._account(context.connection), work))
         return await self._framed(api, context, correlation_id, message, started_ms, started_ms)
+
+    async def _audited(self, api: Api, context: Context, request: Any, work: Awaitable[Any]) -> Any:
+        """The result of `work`; what it was is written down."""
+        assert api.audit is not None
+        noted = partial(audited.noted, self._broker.audit, context.connection, api.audit, api.name, request)
+        if not api.audits(context):
+            return await work
+        try:
+            message = await work
+        except BaseException:
+            # Also when its client has gone: what was begun may be done all the same.
+            deque(noted(None), maxlen=0)
+            raise
+        lines = noted(message)
+        try:
+            async for _ in in_turns(lines):
+                pass
+        finally:
+            deque(lines, maxlen=0)  # Its client has gone in a pause.
+        return message
 
     async def _answer_late(
         self,
@@ -298,6 +318,18 @@ class Dispatch:
         counters.requests[api.name] += 1
         counters.request_latency[api.name].observe(clock.monotonic_ms() - started_ms)
         return framed(api.key, context.api_version, correlation_id, body)
+
+
+async def _result_in_turns(pieces: Generator[None, None, T]) -> T:
+    """What the generator returns. On the loop, as below."""
+    results: list[T] = []
+
+    def kept() -> Iterator[None]:
+        results.append((yield from pieces))
+
+    async for _ in in_turns(kept()):
+        pass
+    return results[0]
 
 
 async def encoded_in_turns(message: Any) -> bytearray:

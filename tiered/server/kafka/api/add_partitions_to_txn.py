@@ -78,8 +78,8 @@ async def _of_producer(context: Context, request: "Request") -> _Codes:
         await context.broker.transactions.add_partitions(name, producer, found, protocol=KEEPS_EPOCH)
     except TieredError as error:
         code = producer_error_code(error, knows_fenced=context.api_version >= FIRST_THAT_KNOWS_FENCED)
-        return dict.fromkeys(wanted, code)
-    return dict.fromkeys(wanted, NONE)
+        return {key: code async for key in in_turns(wanted)}
+    return {key: NONE async for key in in_turns(wanted)}
 
 
 async def _of_broker(context: Context, asked: "AddPartitionsToTxnTransaction") -> _Codes:

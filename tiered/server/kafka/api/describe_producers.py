@@ -13,7 +13,7 @@ from tiered.errors import PolicyViolation, TieredError
 from tiered.formats.producer_snapshot import ProducerEntry
 from tiered.rules.security.acl import Operation
 from tiered.server.kafka.authorize import require_topic
-from tiered.server.kafka.dispatch import Api, Context, in_turns
+from tiered.server.kafka.dispatch import Api, Context, in_turns, without_repeats
 from tiered.server.kafka.error_mapping import NONE, error_code
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ NONE_KNOWN = -1
 async def handle(context: Context, request: "Request", reply: "Reply") -> "Response":
     left = MAX_PRODUCERS
     by_topic: dict[str, list[Replies.PartitionResponse]] = {}
-    asked = dict.fromkeys((topic.name, index) for topic in request.topics for index in topic.partition_indexes)
-    async for name, index in in_turns(asked):
+    named = ((topic.name, index) for topic in request.topics for index in topic.partition_indexes)
+    async for name, index in in_turns(without_repeats(named)):
         code, message, producers = NONE, None, []
         try:
             require_topic(context, Operation.READ, name)
@@ -47,7 +47,10 @@ async def handle(context: Context, request: "Request", reply: "Reply") -> "Respo
         )
     return reply.DescribeProducersResponse(
         throttle_time=0,
-        topics=[reply.TopicResponse(name=name, partitions=partitions) for name, partitions in by_topic.items()],
+        topics=[
+            reply.TopicResponse(name=name, partitions=partitions)
+            async for name, partitions in in_turns(by_topic.items())
+        ],
     )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tiered.errors import TieredError, UnknownTopicOrPartition
 from tiered.rules.security.acl import Operation
 from tiered.server.kafka.authorize import require_cluster
-from tiered.server.kafka.dispatch import Api, Context, in_turns
+from tiered.server.kafka.dispatch import Api, Context, in_turns, without_repeats
 from tiered.server.kafka.error_mapping import NONE, error_code
 from tiered.server.kafka.listed_brokers import controller_id, named_brokers
 
@@ -31,12 +31,14 @@ async def handle(context: Context, request: "Request", reply: "Reply") -> "Respo
         return reply.DescribeQuorumResponse(error_code=error_code(error), error_message=str(error), topics=[], nodes=[])
     leader = controller_id(context)
     by_topic: dict[str, list[Replies.PartitionData]] = {}
-    asked = dict.fromkeys(
-        (topic.topic_name, each.partition_index) for topic in request.topics for each in topic.partitions
+    named = (
+        (topic.topic_name, partition.partition_index) for topic in request.topics for partition in topic.partitions
     )
-    async for name, index in in_turns(asked):
+    async for name, index in in_turns(without_repeats(named)):
         by_topic.setdefault(name, []).append(_described(context, reply, leader, name, index))
-    topics = [reply.TopicData(topic_name=name, partitions=partitions) for name, partitions in by_topic.items()]
+    topics = [
+        reply.TopicData(topic_name=name, partitions=partitions) async for name, partitions in in_turns(by_topic.items())
+    ]
     return reply.DescribeQuorumResponse(
         error_code=NONE, error_message=None, topics=topics, nodes=_voters(context, reply, leader)
     )

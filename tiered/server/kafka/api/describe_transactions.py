@@ -10,7 +10,7 @@ from tiered.errors import TieredError
 from tiered.rules.security.acl import Operation, ResourceType
 from tiered.rules.transactions.transaction_state import Transaction
 from tiered.server.kafka.authorize import may, require
-from tiered.server.kafka.dispatch import Api, Context, in_turns
+from tiered.server.kafka.dispatch import Api, Context, in_turns, without_repeats
 from tiered.server.kafka.error_mapping import NONE, error_code
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ async def handle(context: Context, request: "Request", reply: "Reply") -> "Respo
     return reply.DescribeTransactionsResponse(
         throttle_time=0,
         transaction_states=[
-            await _one(context, reply, name) async for name in in_turns(dict.fromkeys(request.transactional_ids))
+            await _one(context, reply, name) async for name in in_turns(without_repeats(request.transactional_ids))
         ],
     )
 
