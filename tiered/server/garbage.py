@@ -6,7 +6,8 @@ Owns its settings and its pauses, in which nobody is answered. It is the last re
 A full collection must not come in the middle of a request of 100,000 names: it took 50 to 215 ms there, again and
 again. Young objects are collected as Python does, in a millisecond. In a quiet moment all are collected that have come
 since the last such moment. What is left then is not looked at again until very many more are there: 10,000 new topics
-would take 130 ms each time. Then freed memory goes back to the system, too, which the C library keeps.
+would take 130 ms each time. Freed memory, which the C library keeps, goes back to the system then, and soon after the
+last request of very many names.
 """
 
 import asyncio
@@ -63,19 +64,23 @@ class FullCollections:
         """At most so many more have been left alone since."""
         self._is_busy = is_busy
         self._let_go = let_go
+        self._was_busy = False
         self._last_ms = clock.monotonic_ms()
         self._rest_ms = 0.0
         self._promotions = 0
 
     async def look(self) -> None:
         """Collects garbage of every age in a quiet moment; where there is none for very long, in this one."""
+        was_busy, self._was_busy = self._was_busy, self._is_busy()
+        if was_busy and not self._was_busy:
+            self._let_go()
+            await asyncio.to_thread(_give_back)
         before, self._promotions = self._promotions, gc.get_count()[2]
         if self._promotions < COLLECTIONS_BEFORE_FULL:
             return
         now_ms = self._clock.monotonic_ms()
-        is_quiet = self._promotions == before and not self._is_busy() and now_ms - self._last_ms >= self._rest_ms
+        is_quiet = self._promotions == before and not self._was_busy and now_ms - self._last_ms >= self._rest_ms
         if is_quiet or now_ms - self._last_ms >= LONGEST_WITHOUT_FULL_MS:
-            self._let_go()
             if self._unseen > self._most_unseen:  # Only then: to count them takes 50 ms for a million.
                 self._unseen = gc.get_freeze_count() - self._seen
             looks_at_all = self._unseen > self._most_unseen

@@ -62,13 +62,24 @@ def test_python_never_looks_at_everything_by_itself() -> None:
 
 @pytest.mark.usefixtures("counters")
 async def test_everything_is_looked_at_in_a_quiet_moment() -> None:
-    let_go: list[bool] = []
-    full = FullCollections(SystemClock(), lambda: False, lambda: let_go.append(True))
+    full = FullCollections(SystemClock(), is_busy=lambda: False)
     left = old_circle()
     await full.look()
-    assert (left() is not None, let_go) == (True, []), "until now much was made that stays"
+    assert left() is not None, "until now much was made that stays"
     await full.look()
-    assert (left(), let_go) == (None, [True])
+    assert left() is None
+
+
+@pytest.mark.usefixtures("counters")
+async def test_what_is_kept_for_the_next_requests_is_given_up_after_the_last_one_of_very_many_names() -> None:
+    """Where there is always something to do no moment is quiet for a full collection."""
+    let_go: list[int] = []
+    busy = [False, True, True, False, False, True, False]
+    looks = iter(busy)
+    full = FullCollections(SystemClock(), lambda: next(looks), lambda: let_go.append(look))
+    for look in range(len(busy)):
+        await full.look()
+    assert let_go == [3, 6]
 
 
 @pytest.mark.usefixtures("counters")
