@@ -73,13 +73,11 @@ async def test_everything_is_looked_at_in_a_quiet_moment() -> None:
 @pytest.mark.usefixtures("counters")
 async def test_what_is_kept_for_the_next_requests_is_given_up_after_the_last_one_of_very_many_names() -> None:
     """Where there is always something to do no moment is quiet for a full collection."""
-    let_go: list[int] = []
-    busy = [False, True, True, False, False, True, False]
-    looks = iter(busy)
-    full = FullCollections(SystemClock(), lambda: next(looks), lambda: let_go.append(look))
-    for look in range(len(busy)):
+    busy, let_go = [False, True, True, False, False, True, False], list[int]()
+    full = FullCollections(SystemClock(), lambda: busy.pop(0), lambda: let_go.append(len(busy)))
+    while busy:
         await full.look()
-    assert let_go == [3, 6]
+    assert let_go == [3, 0], "after the fourth look and the last"
 
 
 @pytest.mark.usefixtures("counters")

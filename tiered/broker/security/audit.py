@@ -11,16 +11,18 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from io import TextIOWrapper
+from itertools import islice
 from logging.handlers import WatchedFileHandler
 from typing import IO
 
 from tiered.broker.context import BrokerContext
 from tiered.broker.security.access import Access
 from tiered.errors import InvalidConfig
-from tiered.runtime import Worker, every
+from tiered.runtime import Worker, every, in_turns
 
 LOGGER = "tiered.audit"
 NOWHERE, STDERR = "none", "stderr"
@@ -29,6 +31,9 @@ ALLOWED, DENIED, FAILED, UNKNOWN = "allowed", "denied", "failed", "unknown"
 SUM_UP_EVERY_MS = 60_000
 MAX_REFUSED_LINES = 1_000
 """Between two summaries."""
+STEPS_AT_ONCE = 100
+MAX_UNFINISHED = 4
+"""Each has a request of up to 8 MiB. Further ones are written down in one step."""
 MAX_NAME = 300
 MAX_DETAIL_CHARS = 16_384
 """The bound of one detail as JSON. A hundred names of usual length have room."""
@@ -45,6 +50,9 @@ class AuditLog:
         self._logger = logging.getLogger(f"{LOGGER}.{self._context.broker_id}")
         self._handler: logging.Handler | None = None
         self._worker = Worker()
+        self._tasks: asyncio.TaskGroup | None = None
+        self._unfinished: list[Iterator[None]] = []
+        """What is still to be written down of requests that have gone."""
         self._refused = 0
         self._left_out = 0
 
@@ -60,6 +68,7 @@ class AuditLog:
         self._logger.addHandler(self._handler)
         self._logger.setLevel(logging.INFO)
         self._logger.propagate = False  # Audit lines are no messages of the program.
+        self._tasks = tasks
         self._worker.start(tasks, every(SUM_UP_EVERY_MS, self._sum_up_soon, name="audit summaries"))
 
     async def stop(self) -> None:
@@ -67,6 +76,8 @@ class AuditLog:
         if self._handler is None:
             return
         await self._worker.stop()
+        for steps in self._unfinished:
+            deque(steps, maxlen=0)
         self.sum_up()
         self._logger.removeHandler(self._handler)
         self._handler.close()
@@ -102,6 +113,24 @@ class AuditLog:
                 **{name: _cut(detail) for name, detail in (details or {}).items()},
             }
         )
+
+    def finish(self, steps: Iterator[None]) -> None:
+        """Takes the further steps of what notes a request whose client has gone: some at once, more of them in
+        turns with everybody else."""
+        if sum(1 for _ in islice(steps, STEPS_AT_ONCE)) < STEPS_AT_ONCE:
+            return
+        if self._tasks is None or len(self._unfinished) >= MAX_UNFINISHED:
+            deque(steps, maxlen=0)
+            return
+        self._unfinished.append(steps)
+        self._tasks.create_task(self._finish(steps))
+
+    async def _finish(self, steps: Iterator[None]) -> None:
+        try:
+            async for _ in in_turns(steps):
+                pass
+        finally:
+            self._unfinished.remove(steps)
 
     def sum_up(self) -> None:
         """Writes what was counted."""

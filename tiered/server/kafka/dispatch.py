@@ -6,7 +6,6 @@ API: that is in `api/<api>.py`.
 
 import asyncio
 import struct
-from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -275,14 +274,15 @@ class Dispatch:
             message = await work
         except BaseException:
             # Also when its client has gone: what was begun may be done all the same.
-            deque(noted(None), maxlen=0)
+            self._broker.audit.finish(noted(None))
             raise
-        lines = noted(message)
+        steps = noted(message)
         try:
-            async for _ in in_turns(lines):
+            async for _ in in_turns(steps):
                 pass
-        finally:
-            deque(lines, maxlen=0)  # Its client has gone in a pause.
+        except BaseException:  # Its client has gone in a pause.
+            self._broker.audit.finish(steps)
+            raise
         return message
 
     async def _answer_late(

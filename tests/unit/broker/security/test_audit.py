@@ -3,6 +3,7 @@
 import asyncio
 import json
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,13 @@ import pytest
 
 from tests.unit.broker.context import Surroundings, surroundings
 from tiered.broker.security.access import Access
-from tiered.broker.security.audit import MAX_DETAIL_CHARS, MAX_REFUSED_LINES, AuditLog
+from tiered.broker.security.audit import (
+    MAX_DETAIL_CHARS,
+    MAX_REFUSED_LINES,
+    MAX_UNFINISHED,
+    STEPS_AT_ONCE,
+    AuditLog,
+)
 from tiered.errors import InvalidConfig
 
 NOTE: dict[str, Any] = {"principal": "User:x", "host": "h", "via": "kafka", "action": "A", "resource": "R"}
@@ -64,6 +71,33 @@ async def test_a_detail_that_is_too_long_is_cut_and_the_others_are_whole(tmp_pat
     assert len(path.read_bytes()) < 3 * MAX_DETAIL_CHARS
     assert line["names"].startswith('{"\\u00fc\\u00fc')
     assert (line["quotas"], line["status"]) == (quotas, 400)
+
+
+async def test_what_a_request_that_has_gone_named_is_written_down_in_turns_and_all_of_it_before_the_end(
+    tmp_path: Path,
+) -> None:
+    path, noted = tmp_path / "audit.log", [0]
+
+    def steps(count: int) -> Iterator[None]:
+        for _ in range(count):
+            log.note(**NOTE, outcome="unknown")
+            noted[0] += 1
+            yield
+
+    async with surroundings(tmp_path, tiered_audit_log=str(path)) as made, asyncio.TaskGroup() as tasks:
+        log = audit(made)
+        log.start(tasks)
+        log.finish(steps(STEPS_AT_ONCE - 1))
+        assert noted == [STEPS_AT_ONCE - 1]
+        log.finish(steps(20 * STEPS_AT_ONCE))
+        assert noted[0] < 3 * STEPS_AT_ONCE
+        while noted[0] < 21 * STEPS_AT_ONCE - 1:
+            await asyncio.sleep(0)
+        for _ in range(MAX_UNFINISHED):
+            log.finish(steps(10 * STEPS_AT_ONCE))
+        assert noted[0] < 30 * STEPS_AT_ONCE
+        await log.stop()
+    assert len(lines(path)) == 21 * STEPS_AT_ONCE - 1 + MAX_UNFINISHED * 10 * STEPS_AT_ONCE
 
 
 async def test_a_file_that_cannot_be_written_is_said_at_the_start(tmp_path: Path) -> None:
