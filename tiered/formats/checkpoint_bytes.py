@@ -8,7 +8,7 @@ import binascii
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
@@ -72,8 +72,9 @@ def _as_json(value: Any) -> Any:
 def encode_members(format_name: str, members: dict[str, Any]) -> bytes:
     """The bytes of a checkpoint of this format; equal members give equal bytes."""
     members["format"] = format_name
-    members["sha256"] = hashlib.sha256(canonical(members)).hexdigest()
-    return canonical(members)
+    texts = _canonical_texts(members)
+    texts["sha256"] = _canonical_text(hashlib.sha256(_joined(texts)).hexdigest())
+    return _joined(texts)
 
 
 def read_members(data: bytes | bytearray | memoryview, format_name: str) -> Fields:
@@ -115,6 +116,26 @@ def _is_text(members: Mapping[str, Any]) -> bool:
 
 def canonical(members: Mapping[str, Any]) -> bytes:
     """Keys sorted, no spaces, ASCII."""
-    return json.dumps(members, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode(
-        "ascii"
-    )
+    return _joined(_canonical_texts(members))
+
+
+def _canonical_texts(members: Mapping[str, Any]) -> dict[str, str]:
+    """By name, the members' canonical texts. Long lists in pieces: the encoder holds the interpreter's lock to its end,
+    which is 30 ms for 10,000 topics."""
+    return {
+        name: f"[{','.join(_pieces_of(value))}]" if isinstance(value, list) else _canonical_text(value)
+        for name, value in members.items()
+    }
+
+
+def _pieces_of(items: list[Any]) -> Iterator[str]:
+    for first in range(0, len(items), _PIECE_ITEMS):
+        yield _canonical_text(items[first : first + _PIECE_ITEMS])[1:-1]
+
+
+def _joined(texts: Mapping[str, str]) -> bytes:
+    return f"{{{','.join(f'{_canonical_text(name)}:{texts[name]}' for name in sorted(texts))}}}".encode("ascii")
+
+
+_PIECE_ITEMS = 100
+_canonical_text = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode

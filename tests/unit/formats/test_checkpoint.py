@@ -122,6 +122,13 @@ def test_half_of_a_surrogate_pair_is_refused_and_a_whole_one_is_read() -> None:
                 checkpoint_bytes.read_members(data, "tiered.some/1")
 
 
+@pytest.mark.parametrize("count", [0, 1, 99, 100, 101, 250])
+def test_the_canonical_form_is_that_of_json(count: int) -> None:
+    """Long lists are encoded in pieces."""
+    members = {"z": list(range(count)), "a": [{"y": "\u00fc", "b": [None, {}]}] * count, "m": {"d": {}, "c": [[], [1]]}}
+    assert checkpoint_bytes.canonical(members) == json.dumps(members, sort_keys=True, separators=(",", ":")).encode()
+
+
 def test_one_kind_is_not_read_as_another() -> None:
     for decode, _ in EACH:
         for its_own, data in EACH:

@@ -49,6 +49,8 @@ class CheckpointWriter:
         self._stale: dict[tuple[UUID, int], Partition] = {}
         self._cluster_is_stale = True
         self._cluster_changes = 0
+        self._cluster_written: tuple[ClusterCheckpoint, str] | None = None
+        """What the last write left in the store, and its etag."""
         self._settings: dict[str, dict[str, str]] = {}
         self._pins: frozenset[UUID] = frozenset()
         self._pages: dict[tuple[UUID, int], frozenset[PageRef]] = {}
@@ -171,7 +173,9 @@ class CheckpointWriter:
         try:
             held = await self._context.database.read(_list_pins)
             checkpoint = await self._cluster_checkpoint(held)
-            await self._context.uploads.run(checkpoints.write_cluster_checkpoint, self._context.store, checkpoint)
+            self._cluster_written = await self._context.uploads.run(
+                checkpoints.write_cluster_checkpoint, self._context.store, checkpoint, self._cluster_written
+            )
         except TieredError as error:
             self._failed("the cluster", error)
         else:

@@ -289,10 +289,20 @@ def create_cluster_checkpoint(store: ObjectStore, checkpoint: ClusterCheckpoint)
     store.put(object_key.cluster_checkpoint_key(), encode_cluster_checkpoint(checkpoint), create_only=True)
 
 
-def write_cluster_checkpoint(store: ObjectStore, checkpoint: ClusterCheckpoint) -> None:
-    """Writes it, unless the store has the same. Raises LostRace when the store has a newer version, InvalidConfig
-    when it belongs to another cluster."""
+def write_cluster_checkpoint(
+    store: ObjectStore, checkpoint: ClusterCheckpoint, known: tuple[ClusterCheckpoint, str] | None = None
+) -> tuple[ClusterCheckpoint, str]:
+    """(the checkpoint that the store has now, its etag). Writes it, unless the store has the same. `known` is what the
+    last write gave: what is still there is not read again, as that takes much time where there are many topics.
+
+    Raises LostRace when the store has a newer version, InvalidConfig when it belongs to another cluster.
+    """
     key = object_key.cluster_checkpoint_key()
+    if known is not None and _replaces(known[0], checkpoint):
+        try:
+            return _put_cluster(store, _continuing(known[0], checkpoint), known[1])
+        except (LostRace, ObjectExists):
+            pass  # It was changed since.
     for _ in range(_WRITE_ATTEMPTS):
         found = _get(store, key)
         etag = None if found is None else found[1]
@@ -303,14 +313,20 @@ def write_cluster_checkpoint(store: ObjectStore, checkpoint: ClusterCheckpoint) 
                 before = None
             if before is not None:
                 if not _replaces(before, checkpoint):
-                    return
+                    return before, found[1]
                 checkpoint = _continuing(before, checkpoint)
         try:
-            store.put(key, encode_cluster_checkpoint(checkpoint), create_only=etag is None, if_match=etag)
+            return _put_cluster(store, checkpoint, etag)
         except (LostRace, ObjectExists):
             continue
-        return
     raise LostRace("the cluster's checkpoint is being written by somebody else; it is tried again")
+
+
+def _put_cluster(store: ObjectStore, checkpoint: ClusterCheckpoint, etag: str | None) -> tuple[ClusterCheckpoint, str]:
+    """In the place of the object that has the etag; None where there is none."""
+    data = encode_cluster_checkpoint(checkpoint)
+    written = store.put(object_key.cluster_checkpoint_key(), data, create_only=etag is None, if_match=etag)
+    return checkpoint, written.etag
 
 
 def _replaces(before: ClusterCheckpoint, checkpoint: ClusterCheckpoint) -> bool:

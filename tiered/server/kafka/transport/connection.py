@@ -301,11 +301,10 @@ class Connection:
         elif self._handler.large_reads.may_read and not self._waits_to_read:
             self._read_of_large()
         else:
+            self._loop.remove_reader(self._fd)  # Fifty calls in a turn, to hear that all must wait, cost everybody.
             self._wait_to_read(has_begun=False)
 
     def _wait_to_read(self, *, has_begun: bool) -> None:
-        """The loop does not call for what must wait: fifty calls in a turn cost everybody."""
-        self._loop.remove_reader(self._fd)
         if not self._waits_to_read:
             self._waits_to_read = True
             self._handler.large_reads.wait(self.owner, self._read_in_turn, has_begun=has_begun)
