@@ -64,7 +64,7 @@ class Reassignments:
 
     def under_way(self) -> list[PartitionRow]:
         """The partitions that are being moved, in no order."""
-        return [row for row in self._image.rows.values() if row.adding_replicas or row.removing_replicas]
+        return list(self._image.moving)
 
     async def alter(self, targets: Mapping[TopicPartition, Target | None], *, may_resize: bool) -> Errors:
         """Begins moves, and cancels those whose target is None. Raises MetadataUnavailable."""

@@ -35,6 +35,7 @@ class ClusterImage:
         self._left_ms: dict[int, float] = {}
         """When those who are out of service were seen to leave it, by this process's monotonic clock."""
         self._rows: dict[TopicPartition, PartitionRow] = {}
+        self._moving: dict[TopicPartition, PartitionRow] = {}
         self._by_topic: dict[UUID, dict[int, PartitionRow]] = {}
         self._slots: dict[int, SlotRow] = {}
 
@@ -53,6 +54,11 @@ class ClusterImage:
     def rows(self) -> Mapping[TopicPartition, PartitionRow]:
         """Every partition of every topic, wherever its replicas are."""
         return MappingProxyType(self._rows)
+
+    @property
+    def moving(self) -> Collection[PartitionRow]:
+        """The partitions that are being moved, in no order. The controller looks at them after each change."""
+        return self._moving.values()
 
     @property
     def slots(self) -> Mapping[int, SlotRow]:
@@ -133,12 +139,19 @@ class ClusterImage:
         return bool(gone)
 
     def put_row(self, row: PartitionRow) -> None:
-        self._rows[TopicPartition(TopicId(row.topic_id), row.partition)] = row
+        key = TopicPartition(TopicId(row.topic_id), row.partition)
+        self._rows[key] = row
+        if row.adding_replicas or row.removing_replicas:
+            self._moving[key] = row
+        else:
+            self._moving.pop(key, None)
         self._by_topic.setdefault(row.topic_id, {})[row.partition] = row
 
     def remove_topic(self, topic_id: UUID) -> None:
         for number in self._by_topic.pop(topic_id, {}):
-            del self._rows[TopicPartition(TopicId(topic_id), number)]
+            key = TopicPartition(TopicId(topic_id), number)
+            del self._rows[key]
+            self._moving.pop(key, None)
 
     def put_slots(self, rows: Iterable[SlotRow]) -> None:
         for row in rows:
