@@ -320,6 +320,7 @@ consumer_group = Table(
     # Of a stable group (formats/group_members): the next coordinator goes on with them. Others are in its memory alone.
     Column("members", LargeBinary),
     CheckConstraint("kind IN ('classic', 'consumer')", name="kind"),
+    Index("ix_consumer_group_by_slot", "slot", "group_id"),
     Index("ix_consumer_group_empty", "empty_since_ms", info={WHERE: "empty_since_ms IS NOT NULL"}),
     Index("ix_consumer_group_members", "slot", info={WHERE: "members IS NOT NULL"}),
 )

@@ -352,6 +352,7 @@ REVISIONS: Mapping[str, tuple[View, ...]] = MappingProxyType(
         "0015": (*_EIGHTH, _TRANSACTIONS, _HANGING),
         "0016": _SIXTEENTH,
         "0017": _SEVENTEENTH,
+        "0018": _SEVENTEENTH,
     }
 )
 """The views as each revision leaves them. 0003 and 0004 add one each, 0008 changes `v_lag`, 0009 adds two,

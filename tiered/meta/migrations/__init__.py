@@ -30,6 +30,7 @@ REVISIONS = (
     "0015",
     "0016",
     "0017",
+    "0018",
 )
 """All revisions that this code knows, oldest first: the files in `versions`."""
 
