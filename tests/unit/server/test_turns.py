@@ -12,7 +12,10 @@ from tiered.account import Account, current
 from tiered.errors import ShuttingDown
 from tiered.server.kafka.transport.outbox import Parts
 from tiered.server.kafka.transport.requests import Answer, DelayedAnswer, Overlapping, Requests
-from tiered.server.kafka.transport.turns import ROUND_MS, SMALL_STEPS, STEP_MS, Turns, Work
+from tiered.server.kafka.transport.turns import REQUEST_MS, ROUND_MS, SMALL_STEPS, STEP_MS, Turns, Work
+
+EXPENSIVE_MS = 0.25
+"""More than a step may take, and a sum of these is exact."""
 
 
 class Clock:
@@ -50,7 +53,7 @@ class Stage:
             self.steps.append((name, self.loop_turn))
         return [name.encode()]
 
-    def begin(self, asker: Hashable, name: str, steps: int = 1, cost_ms: float = STEP_MS) -> "asyncio.Future[str]":
+    def begin(self, asker: Hashable, name: str, steps: int = 1, cost_ms: float = EXPENSIVE_MS) -> "asyncio.Future[str]":
         """As a connection does: in a callback of the loop, which is no task."""
         return self.ask(asker, self.work(name, steps, cost_ms))
 
@@ -98,9 +101,16 @@ async def test_no_turn_of_the_loop_has_more_than_one_expensive_step() -> None:
 
 async def test_cheap_steps_share_a_turn() -> None:
     stage = Stage()
-    tasks = [stage.begin("many", f"c{number}", cost_ms=STEP_MS / 100) for number in range(50)]
+    tasks = [stage.begin("many", f"c{number}", cost_ms=STEP_MS / 100) for number in range(5)]
     await stage.until(*tasks)
     assert len({turn for _, turn in stage.steps}) == 1
+
+
+async def test_what_it_takes_to_receive_and_answer_a_request_counts_too() -> None:
+    """Refusals whose steps took 15 microseconds made turns of 0.6 ms: to read and send them takes twice as long."""
+    stage = Stage()
+    await stage.until(*[stage.begin("many", f"c{number}", cost_ms=0.0) for number in range(50)])
+    assert max(Counter(turn for _, turn in stage.steps).values()) <= STEP_MS / REQUEST_MS + 1
 
 
 async def test_askers_take_turns_however_much_one_of_them_asks() -> None:

@@ -25,6 +25,9 @@ STEP_MS = 0.2
 """The time that one asker has in a turn of the event loop, and that all askers that wait have together. The step that
 goes beyond it is the last one. It is short because a commit passes through eight turns of the loop."""
 
+REQUEST_MS = 0.03
+"""What a request takes beside its steps, to be received and for its answer to be sent; it counts with the first one."""
+
 ROUND_MS = 1.0
 """The time in a turn of the loop that all askers together have who do not wait in the queue."""
 
@@ -152,6 +155,7 @@ class Turns:
         loop, later = self._loop, self._later_task
         task = cast("asyncio.Task[Any]", later)
         _enter_task(loop, task)
+        self._count(asker, REQUEST_MS)
         try:
             waited_for = self.step(asker, partial(work.send, None))
         except StopIteration as end:
@@ -178,10 +182,12 @@ class Turns:
             return on_behalf_of(asker, call)
         finally:
             del call  # It may hold an exception, which holds this frame from now on.
-            used_ms = self._now_ms() - started_ms
-            self._used_ms += used_ms
-            self._used_by[asker] = self._used_by.get(asker, 0.0) + used_ms
+            self._count(asker, self._now_ms() - started_ms)
             self._schedule()
+
+    def _count(self, asker: Account, used_ms: float) -> None:
+        self._used_ms += used_ms
+        self._used_by[asker] = self._used_by.get(asker, 0.0) + used_ms
 
     def pause(self, asker: Account, number: int) -> Generator[Any, Any, None]:
         """Returns when who has paused so many times may compute."""
