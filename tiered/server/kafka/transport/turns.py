@@ -28,6 +28,10 @@ goes beyond it is the last one. It is short because a commit passes through eigh
 REQUEST_MS = 0.03
 """What a request takes beside its steps, to be received and for its answer to be sent; it counts with the first one."""
 
+ALONE_AFTER_MS = 1_000.0
+"""An asker that has been the only one for so long has only its own requests wait for it: what they take beside their
+steps does not count then, so that more of them share a turn."""
+
 ROUND_MS = 1.0
 """The time in a turn of the loop that all askers together have who do not wait in the queue."""
 
@@ -117,6 +121,9 @@ class Turns:
         self._used_ms = 0.0
         self._used_by: dict[Account, float] = {}
         """What every asker has used in this turn, in milliseconds."""
+        self._last_asker: Account | None = None
+        self._alone_at_ms = math.inf
+        """From then on the last asker has been the only one for long enough."""
         self._is_scheduled = False
         self._woken: asyncio.Future[None] | None = None
         """Whose next step comes as soon as the loop comes to it: one at a time, or they would all do so at once."""
@@ -155,7 +162,8 @@ class Turns:
         loop, later = self._loop, self._later_task
         task = cast("asyncio.Task[Any]", later)
         _enter_task(loop, task)
-        self._count(asker, REQUEST_MS)
+        if self._now_ms() < self._alone_at_ms:
+            self._count(asker, REQUEST_MS)
         try:
             waited_for = self.step(asker, partial(work.send, None))
         except StopIteration as end:
@@ -178,6 +186,8 @@ class Turns:
     def step(self, asker: Account, call: Callable[[], T]) -> T:
         """The result of the request; its time counts."""
         started_ms = self._now_ms()
+        if asker != self._last_asker:
+            self._last_asker, self._alone_at_ms = asker, started_ms + ALONE_AFTER_MS
         try:
             return on_behalf_of(asker, call)
         finally:
