@@ -6,9 +6,10 @@ the lists of other eligible replicas are empty (not null: Java's admin client br
 is left out of "all topics", and named it is TOPIC_AUTHORIZATION_FAILED, whether it is there or not.
 """
 
-import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from heapq import merge
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from tiered.broker.partitions.topics import Topic
@@ -22,6 +23,7 @@ from tiered.server.kafka.error_mapping import NONE, error_code
 if TYPE_CHECKING:
     from kafka_messages.describe_topic_partitions import Replies, Reply, Request, Response
 
+SORTED_AT_ONCE = 1_000
 MAX_PARTITIONS = 2_000
 """Kafka's max.request.partition.size.limit, at its default."""
 
@@ -32,12 +34,11 @@ async def handle(context: Context, request: "Request", reply: "Reply") -> "Respo
     wanted = {topic.name async for topic in in_turns(request.topics)}
     if cursor is not None and wanted and cursor.topic_name not in wanted:
         error = InvalidRequest("the cursor's topic is not among the topics of the request")
-        refused = [_refused(reply, name, error) async for name in in_turns(await asyncio.to_thread(sorted, wanted))]
+        refused = [_refused(reply, name, error) async for name in in_turns(await _in_order(wanted))]
         return _answered(reply, refused, None)
     names: Iterable[str] = (topic.name for topic in broker.topics.from_name(start[0]))
     if wanted:
-        # A request may have 100,000 names, in any order.
-        names = await asyncio.to_thread(lambda: sorted(name for name in wanted if name >= start[0]))
+        names = await _in_order(name for name in wanted if name >= start[0])
     left = max(1, min(request.response_partition_limit, MAX_PARTITIONS))
     topics = []
     async for name in in_turns(names):
@@ -60,6 +61,13 @@ async def handle(context: Context, request: "Request", reply: "Reply") -> "Respo
         if end < topic.partition_count:
             return _answered(reply, topics, (name, end))
     return _answered(reply, topics, None)
+
+
+async def _in_order(names: Iterable[str]) -> Iterator[str]:
+    """The names by the alphabet. A request may have 100,000: to sort them at once takes 30 ms, and of a thread that
+    does it the interpreter's lock for as long."""
+    rest = iter(names)
+    return merge(*[some async for some in in_turns(iter(lambda: sorted(islice(rest, SORTED_AT_ONCE)), []))])
 
 
 def _described(
