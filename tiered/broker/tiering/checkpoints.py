@@ -173,8 +173,9 @@ class CheckpointWriter:
         try:
             held = await self._context.database.read(_list_pins)
             checkpoint = await self._cluster_checkpoint(held)
+            known, self._cluster_written = self._cluster_written, None  # Nor is it known after a failure.
             self._cluster_written = await self._context.uploads.run(
-                checkpoints.write_cluster_checkpoint, self._context.store, checkpoint, self._cluster_written
+                checkpoints.write_cluster_checkpoint, self._context.store, checkpoint, known
             )
         except TieredError as error:
             self._failed("the cluster", error)
