@@ -120,8 +120,8 @@ def canonical(members: Mapping[str, Any]) -> bytes:
 
 
 def _canonical_texts(members: Mapping[str, Any]) -> dict[str, str]:
-    """By name, the members' canonical texts. Long lists in pieces: the encoder holds the interpreter's lock to its end,
-    which is 30 ms for 10,000 topics."""
+    """The members' canonical texts by name. Long lists are encoded in pieces: the encoder holds the interpreter's lock
+    to its end, which is 30 ms for 10,000 topics."""
     return {
         name: f"[{','.join(_pieces_of(value))}]" if isinstance(value, list) else _canonical_text(value)
         for name, value in members.items()

@@ -63,8 +63,8 @@ def decoder(message_class: type[Message]) -> Decoder:
 
 
 def decoder_in_pieces(message_class: type[Message]) -> PiecewiseDecoder:
-    """As `decoder`, a piece with each step: some tens of items, at whatever depth, or thousands of numbers. What tagged
-    fields have is one piece."""
+    """A decoder as `decoder` makes, which reads a piece with each step: some tens of items, at whatever depth, or
+    thousands of numbers. What tagged fields have is one piece."""
     what = message_class.__name__
     decode_all = _compiled(message_class.plan, in_pieces=True)
 

@@ -163,7 +163,8 @@ def request_decoder(api_key: int, api_version: int) -> Decoder:
 
 @cache
 def request_decoder_in_pieces(api_key: int, api_version: int) -> PiecewiseDecoder:
-    """As `request_decoder`, for a request of very many items: it gives a generator of pieces, which returns it."""
+    """A decoder for a request of very many items. It gives a generator, which reads a piece with each step and returns
+    the request. Raises as `request_decoder` does."""
     return decoder_in_pieces(message_class(api_key, api_version, "request"))
 
 

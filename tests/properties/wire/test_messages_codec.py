@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.properties.wire.kio_samples import kio_bytes, kio_message, raw, sample
 from tiered.errors import MalformedRequest
 from tiered.wire import messages
-from tiered.wire.schema import Message, plan_of
+from tiered.wire.schema import Message, MessagePlan, plan_of
 
 KINDS = ("request", "response")
 ALL = [
@@ -91,6 +91,19 @@ def test_a_request_of_ten_thousand_items_is_read_in_pieces_at_whatever_depth(top
         assert pieces >= least_pieces
         with pytest.raises(MalformedRequest):
             in_pieces(api_key, version, data[:-1], 0)
+
+
+@pytest.mark.parametrize("api_key", [key for key in messages.APIS if key not in (0, 1)])
+def test_no_request_has_an_array_in_a_tagged_field(api_key: int) -> None:
+    """It would be read in one piece. Produce and Fetch have codecs of their own."""
+
+    def tagged_arrays(plan: MessagePlan) -> list[str]:
+        own = [field.name for field in plan.fields if field.tag is not None and field.is_array]
+        return own + [name for field in plan.fields if field.message for name in tagged_arrays(field.message)]
+
+    _, first, last = messages.APIS[api_key]
+    for version in range(first, last + 1):
+        assert tagged_arrays(messages.message_class(api_key, version, "request").plan) == []
 
 
 @pytest.mark.parametrize("api_key", messages.APIS)

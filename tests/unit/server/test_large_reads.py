@@ -85,7 +85,7 @@ async def test_where_many_send_large_frames_a_turn_takes_less_of_them_and_leaves
 async def test_in_one_turn_of_the_loop_no_more_is_read_of_large_frames_and_all_of_them_arrive(
     monkeypatch: pytest.MonkeyPatch, api_key: bytes, weight: int
 ) -> None:
-    """Of Produce as much as may be, of other requests an eighth of that."""
+    """A turn receives up to the bound where the request is Produce, and an eighth of it where it is another one."""
     most_bytes = 128 << 10
     monkeypatch.setattr(buffers, "RECEIVED_A_TURN_BYTES", most_bytes)
     turn, received_bytes = 0, Counter[int]()

@@ -76,11 +76,11 @@ def _outcome(code: int | None) -> str:
     return DENIED if code in AUTHORIZATION_FAILED else FAILED
 
 
-def aligned(asked: Iterable[T], answers: Iterable[Any] | None) -> Iterator[tuple[T, int | None]]:
+def aligned(items: Iterable[T], answers: Iterable[Any] | None) -> Iterator[tuple[T, int | None]]:
     """The items of a request with their codes."""
     if answers is None:
-        return ((item, None) for item in asked)
-    return zip(asked, (int(answer.error_code) for answer in answers), strict=False)
+        return ((item, None) for item in items)
+    return zip(items, (int(answer.error_code) for answer in answers), strict=False)
 
 
 def summed(codes: Iterable[int]) -> tuple[int, dict[str, object]]:

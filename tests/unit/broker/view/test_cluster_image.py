@@ -61,8 +61,8 @@ def test_partitions_that_are_being_moved_are_known_until_they_have_come_or_their
             (topics[0], 0, (), ()), (topics[0], 1, (), (1,)), (topics[1], 0, (2,), ()),
         )
     )  # fmt: skip
-    for each in (still, leaving, coming):
-        image.put_row(each)
+    for partition_row in (still, leaving, coming):
+        image.put_row(partition_row)
     assert set(image.moving) == {leaving, coming}
     image.put_row(replace(coming, adding_replicas=()))
     assert set(image.moving) == {leaving}

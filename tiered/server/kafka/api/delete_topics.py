@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 async def handle(context: Context, request: "Request", reply: "Reply") -> "Response":
     if context.api_version >= 6:
-        asked = ((topic.name, topic.topic_id) for topic in request.topics)
+        wanted = ((topic.name, topic.topic_id) for topic in request.topics)
     else:
-        asked = ((name, None) for name in request.topic_names)
+        wanted = ((name, None) for name in request.topic_names)
     mutations = throttling.Mutations(context, strict_from_version=5)
-    responses = [await _one(context, reply, name, topic_id, mutations) async for name, topic_id in in_turns(asked)]
+    responses = [await _one(context, reply, name, topic_id, mutations) async for name, topic_id in in_turns(wanted)]
     return reply.DeleteTopicsResponse(throttle_time=mutations.throttle(), responses=responses)
 
 
