@@ -18,6 +18,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
+from tiered import allocator
+
 ROOT = Path(__file__).resolve().parent.parent
 # The interpreter, its libraries and the loader read these once.
 READ_AT_START = ("PYTHON", "LD_", "LC_", "LANG", "MALLOC_", "GLIBC_")
@@ -40,6 +42,7 @@ class WarmProcess:
     ) -> None:
         self.returncode: int | None = None
         self.args = [sys.executable, "-m", module, *arguments]
+        environ = {**allocator.ENVIRONMENT, **environ}
         told = {
             "module": module,
             "arguments": list(arguments),

@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
+from tiered.allocator import begin_anew_with_it
 from tiered.cli.failure import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, CommandFailed, UsageError
 from tiered.cli.parser import build_parser
 from tiered.errors import InvalidConfig, TieredError
@@ -19,6 +20,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Raises SystemExit, as argparse does, for `--help`, `--version` and words that it cannot make sense of.
     """
+    if argv is None and sys.argv[1:2] == ["serve"]:  # Before anything that a broker would have to do twice.
+        begin_anew_with_it()
     parser = build_parser()
     arguments, unknown = parser.parse_known_args(argv)
     if unknown:

@@ -19,6 +19,7 @@ from pathlib import Path
 from types import FrameType
 from urllib.parse import quote
 
+from tiered import allocator
 from tiered.broker.host.data_folder import require_folder
 from tiered.cli.failure import CommandFailed, UsageError
 from tiered.cli.local_cluster.embedded_postgres import EmbeddedPostgres
@@ -182,7 +183,8 @@ def _begun(planned: Planned) -> "subprocess.Popen[str]":
 
 def _environment() -> dict[str, str]:
     """This process's, without what would tell every broker the same address."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("TIERED_")}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("TIERED_")}
+    return {**allocator.ENVIRONMENT, **kept}
 
 
 def _last_words(log: Path) -> str:
