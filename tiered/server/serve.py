@@ -49,6 +49,7 @@ class Server:
         self._dispatch = Dispatch(service, replica_apis() if options.read_only else served_apis())
         self._kafka = KafkaListener(
             self._dispatch.handle,
+            self._dispatch.turns,
             clock=service.clock,
             counters=service.counters,
             settings=lambda: service.settings,

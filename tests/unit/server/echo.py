@@ -8,10 +8,12 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from tiered.config.listeners import ListenerOptions
+from tiered.runtime import SystemClock
 from tiered.server.kafka.transport.buffers import BufferPool, LargeReads
 from tiered.server.kafka.transport.connection import Connection
 from tiered.server.kafka.transport.outbox import Parts
 from tiered.server.kafka.transport.requests import Answer, DelayedAnswer, Overlapping
+from tiered.server.kafka.transport.turns import Turns
 
 
 def framed(frame: bytes) -> Parts:
@@ -63,6 +65,7 @@ class Echo:
     def __init__(self, group: asyncio.TaskGroup) -> None:
         self._group = group
         self.large_reads = LargeReads()
+        self.turns = Turns(SystemClock().monotonic_ms)
         self.handled: list[bytes] = []
         self.gates: dict[bytes, asyncio.Future[None]] = {}
         self.parked: dict[bytes, Parked] = {}
@@ -143,7 +146,7 @@ class Client:
 
 @asynccontextmanager
 async def served(
-    make_echo: Callable[[asyncio.TaskGroup], Echo], pool: BufferPool | None = None
+    make_echo: Callable[[asyncio.TaskGroup], Echo], pool: BufferPool | None = None, host: str = "test"
 ) -> AsyncIterator[Client]:
     """A client of a connection in this process, which is closed at the end."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -153,6 +156,6 @@ async def served(
     with near:
         async with asyncio.TaskGroup() as group:
             echo = make_echo(group)
-            connection = Connection(far, echo, pool or BufferPool(), "test", 0.0, ListenerOptions())
+            connection = Connection(far, echo, pool or BufferPool(), host, 0.0, ListenerOptions())
             yield Client(near, echo, connection)
             connection.close()

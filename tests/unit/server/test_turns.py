@@ -12,7 +12,7 @@ from tiered.account import Account, current
 from tiered.errors import ShuttingDown
 from tiered.server.kafka.transport.outbox import Parts
 from tiered.server.kafka.transport.requests import Answer, DelayedAnswer, Overlapping, Requests
-from tiered.server.kafka.transport.turns import ALONE_AFTER_MS, REQUEST_MS, ROUND_MS, SMALL_STEPS, STEP_MS, Turns, Work
+from tiered.server.kafka.transport.turns import ROUND_MS, SMALL_STEPS, STEP_MS, Turns, Work
 
 EXPENSIVE_MS = 0.25
 """More than a step may take, and a sum of these is exact."""
@@ -104,27 +104,6 @@ async def test_cheap_steps_share_a_turn() -> None:
     tasks = [stage.begin("many", f"c{number}", cost_ms=STEP_MS / 100) for number in range(5)]
     await stage.until(*tasks)
     assert len({turn for _, turn in stage.steps}) == 1
-
-
-async def test_what_it_takes_to_receive_and_answer_a_request_counts_too() -> None:
-    """Refusals whose steps took 15 microseconds made turns of 0.6 ms: to read and send them takes twice as long."""
-    stage = Stage()
-    await stage.until(*[stage.begin("many", f"c{number}", cost_ms=0.0) for number in range(50)])
-    assert max(Counter(turn for _, turn in stage.steps).values()) <= STEP_MS / REQUEST_MS + 1
-
-
-async def test_it_does_not_count_where_nobody_else_has_come_for_a_second() -> None:
-    """A hundred groups of one client commit, and nobody else is there: short turns cost a sixth of the commits."""
-    stage = Stage()
-    await stage.until(stage.begin("other", "other"), stage.begin("many", "many"))
-    stage.clock.now_ms += ALONE_AFTER_MS
-    stage.steps.clear()
-    await stage.until(*[stage.begin("many", f"c{number}", cost_ms=0.0) for number in range(50)])
-    assert max(Counter(turn for _, turn in stage.steps).values()) == 50
-    await stage.until(stage.begin("other", "other", cost_ms=0.0))
-    stage.steps.clear()
-    await stage.until(*[stage.begin("many", f"c{number}", cost_ms=0.0) for number in range(50)])
-    assert max(Counter(turn for _, turn in stage.steps).values()) < 10
 
 
 async def test_askers_take_turns_however_much_one_of_them_asks() -> None:

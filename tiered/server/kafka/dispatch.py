@@ -158,7 +158,7 @@ class Dispatch:
             for version in range(max(api.versions[0], api.refuse_below), api.versions[1] + 1)
         }
         self._large_turns = asyncio.Semaphore(LARGE_AT_ONCE)
-        self._turns = Turns(served.clock.monotonic_ms)
+        self.turns = Turns(served.clock.monotonic_ms)
         self._large_owners = OwnersTurns()
         self._large_shares = OwnersShares()
 
@@ -192,7 +192,7 @@ class Dispatch:
         else:
             answer = self._handle(api, request)
         if api.raw is None and isinstance(answer, Coroutine):
-            return self._turns.begin(self._account(connection), cast(Work, answer))
+            return self.turns.begin(self._account(connection), cast(Work, answer))
         return answer
 
     def _handle_timed(self, api: Api, request: RawRequest) -> Answer:
@@ -225,7 +225,7 @@ class Dispatch:
             return self._answer_large(api, context, correlation_id, body)
         # It is a step, too: one who sends many requests ahead must not have all of them decoded in one turn.
         decode = messages.request_decoder(api.key, context.api_version)
-        message = self._turns.step(self._account(context.connection), partial(decode, body, 0))
+        message = self.turns.step(self._account(context.connection), partial(decode, body, 0))
         return self._answer(api, context, correlation_id, message)
 
     async def _answer_large(self, api: Api, context: Context, correlation_id: int, body: bytes) -> Parts | Overlapping:
@@ -261,7 +261,7 @@ class Dispatch:
             work = self._answer_late(
                 api, context, correlation_id, message, started_ms, large_request=request if is_large else None
             )
-            return Overlapping(self._turns.after(message.done, self._account(context.connection), work))
+            return Overlapping(self.turns.after(message.done, self._account(context.connection), work))
         return await self._framed(api, context, correlation_id, message, started_ms, started_ms)
 
     async def _audited(self, api: Api, context: Context, request: Any, work: Awaitable[Any]) -> Any:

@@ -9,6 +9,7 @@ Whatever a client sends, only its own connection ends.
 
 import asyncio
 import logging
+import math
 import socket
 import struct
 import sys
@@ -25,6 +26,7 @@ from tiered.server.kafka.transport.outbox import Outbox, Parts
 from tiered.server.kafka.transport.requests import Answer, EndedConnection, Requests
 from tiered.server.kafka.transport.sasl_session import SaslSession
 from tiered.server.kafka.transport.tls_stream import TlsStream
+from tiered.server.kafka.transport.turns import Turns
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +66,7 @@ class FrameHandler(Protocol):
     unfinished_bytes: int
     """What has arrived of unfinished requests in the smallest buffers; connections keep the count."""
     large_reads: LargeReads
+    turns: Turns
     unsent_bytes: int
     """Bytes of answers in memory that clients have not taken; connections keep the count."""
 
@@ -296,29 +299,40 @@ class Connection:
     def _on_readable(self) -> None:
         if not self._reading:  # The pending bytes have been read meanwhile.
             return
-        if self._end >= self._awaited_end:
-            self._read()
-        elif self._handler.large_reads.may_read and not self._waits_to_read:
-            self._read_of_large()
-        else:
+        is_large = self._end < self._awaited_end
+        if self._waits_to_read or not (self._handler.large_reads.may_read if is_large else self._time_left_ms() > 0.0):
             self._loop.remove_reader(self._fd)  # Fifty calls in a turn, to hear that all must wait, cost everybody.
             self._wait_to_read(has_begun=False)
+        elif is_large:
+            self._read_of_large()
+        else:
+            self._read()
+
+    def _time_left_ms(self) -> float:
+        """What is left of this turn of the loop for requests of the connection's owner; followers have no bound."""
+        return math.inf if self.is_broker else self._handler.turns.left_ms(self.owner)
 
     def _wait_to_read(self, *, has_begun: bool) -> None:
-        if not self._waits_to_read:
-            self._waits_to_read = True
+        if self._waits_to_read:
+            return
+        self._waits_to_read = True
+        if self._end < self._awaited_end:
             self._handler.large_reads.wait(self.owner, self._read_in_turn, has_begun=has_begun)
+        else:
+            self._handler.turns.wait_to_read(self.owner, self._read_in_turn)
 
     def _read_in_turn(self) -> None:
         self._waits_to_read = False
         if not self._reading:
             return
-        has_more = self._read_of_large() and self._end < self._awaited_end
-        if self._reading:
-            if has_more:
+        if self._end < self._awaited_end:
+            if self._read_of_large() and self._end < self._awaited_end and self._reading:
                 self._wait_to_read(has_begun=True)
-            else:
-                self._loop.add_reader(self._fd, self._on_readable)
+                return
+        else:
+            self._read()
+        if self._reading:
+            self._loop.add_reader(self._fd, self._on_readable)
 
     def _read_of_large(self) -> bool:
         """Reads more of a large frame; whether there may be more of it."""
@@ -372,11 +386,13 @@ class Connection:
         return self._outbox.total_bytes < OUTBOX_HIGH_BYTES and self._outbox.held_bytes < HELD_HIGH_BYTES
 
     def _handle_frames(self) -> None:
-        """Handles every whole frame in the buffer, until one has to wait; then sees to room for the rest."""
+        """Handles every whole frame in the buffer, until one has to wait or their time is over; then sees to room for
+        the rest."""
         buffer = self._buffer
         if buffer is None:
             return
-        turns_left = REQUESTS_A_TURN
+        handled = 0
+        left_ms, started_s = self._time_left_ms(), self._loop.time()
         self._gathers = True
         try:
             while not self._requests.hold_up and self._may_answer():
@@ -388,14 +404,14 @@ class Connection:
                     self._check_length(buffer, length, available)
                 if available < 4 + length:
                     break
-                if turns_left == 0:
-                    self._loop.call_soon(self._handle_frames)
+                if handled and (handled == REQUESTS_A_TURN or (self._loop.time() - started_s) * 1000.0 > left_ms):
+                    self._handler.turns.wait_to_read(self.owner, self._handle_frames)
                     break
-                turns_left -= 1
+                handled += 1
                 position = self._start + 4
                 self._start = position + length
                 self._handle_one(buffer, position, position + length)
-                if turns_left % GATHERED_ANSWERS == 0:
+                if handled % GATHERED_ANSWERS == 0:
                     self._send_gathered()
                     self._gathers = True
                 if self.closed:
@@ -407,6 +423,9 @@ class Connection:
             self._send_gathered()
             self.explain(error)
             self.close()
+        finally:
+            if left_ms < math.inf:
+                self._handler.turns.took(self.owner, left_ms, (self._loop.time() - started_s) * 1000.0)
 
     def explain(self, error: Exception) -> None:
         """Says in the log why the connection ends."""

@@ -30,6 +30,7 @@ from tiered.server.kafka.transport.requests import Answer
 from tiered.server.kafka.transport.sasl_session import SaslSession
 from tiered.server.kafka.transport.tls_door import TlsDoor, watched
 from tiered.server.kafka.transport.tls_stream import TlsStream
+from tiered.server.kafka.transport.turns import Turns
 
 log = logging.getLogger(__name__)
 
@@ -121,6 +122,7 @@ class KafkaListener:
     def __init__(
         self,
         handle: Callable[[Connection, memoryview, int, int], Answer],
+        turns: Turns,
         *,
         clock: Clock,
         counters: CountersState,
@@ -128,13 +130,14 @@ class KafkaListener:
         rate_of: RateOf = lambda _: None,
         log_count: Callable[[], int] = lambda: 0,
     ) -> None:
-        """`handle` knows what frames mean: see `FrameHandler`. Raises this process's limit of open files; each of
-        `log_count` logs has one of them."""
+        """`handle` knows what frames mean, `turns` whose come next: see `FrameHandler`. Raises this process's limit of
+        open files; each of `log_count` logs has one of them."""
         self.max_frame_bytes = settings().limits.socket_request_max_bytes
         self.max_other_frame_bytes = min(settings().limits.tiered_request_max_bytes, self.max_frame_bytes)
         self.unsent_bytes = 0
         self.unfinished_bytes = 0
         self.large_reads = LargeReads()
+        self.turns = turns
         most = open_files.raise_limit()
         self._admission = Admission(
             clock=clock,

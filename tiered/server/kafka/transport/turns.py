@@ -1,16 +1,15 @@
-"""Chooses the request that computes next, of all that are not for records: one short step at a time.
+"""Chooses which client is read from next, and which request computes next: one short step at a time.
 
-Owns the queue of those that wait for the event loop's time: askers (users, or addresses) take turns, so that a
-client that asks for a thousand expensive answers does not slow down others. Records never wait here: between two steps
-the loop serves whoever produces or fetches. Must never decide what a request may do, nor hold one up while nobody else
-computes.
+Owns the queues of those that wait for the event loop's time: askers (users, or addresses) take turns, so that a
+client that asks for a thousand expensive answers does not slow down others. Who produces or fetches waits to be read
+from, and for nothing else here. Must never decide what a request may do, nor hold one up while nobody else comes.
 """
 
 import asyncio
 import math
 from asyncio.tasks import _enter_task, _leave_task
 from collections import OrderedDict, deque
-from collections.abc import Callable, Coroutine, Generator, Iterable
+from collections.abc import Callable, Coroutine, Generator, Hashable, Iterable
 from functools import partial
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -22,15 +21,12 @@ from tiered.server.kafka.transport.requests import DelayedAnswer, Overlapping
 T = TypeVar("T")
 
 STEP_MS = 0.2
-"""The time that one asker has in a turn of the event loop, and that all askers that wait have together. The step that
-goes beyond it is the last one. It is short because a commit passes through eight turns of the loop."""
-
-REQUEST_MS = 0.03
-"""What a request takes beside its steps, to be received and for its answer to be sent; it counts with the first one."""
+"""The time that one asker has in a turn of the event loop, from the bytes of its requests to its answers, and that all
+steps that wait have together. The step that goes beyond it is the last one. It is short because a commit passes through
+eight turns of the loop, and fifty producers that are served in one make it 3 ms."""
 
 ALONE_AFTER_MS = 1_000.0
-"""An asker that has been the only one for so long has only its own requests wait for it: what they take beside their
-steps does not count then, so that more of them share a turn."""
+"""An asker that has been the only one for so long has only its own requests wait for it."""
 
 ROUND_MS = 1.0
 """The time in a turn of the loop that all askers together have who do not wait in the queue."""
@@ -119,11 +115,13 @@ class Turns:
         self._askers: OrderedDict[Account, _Asker] = OrderedDict()
         """In the order of their turns. Only who waits is in here."""
         self._used_ms = 0.0
-        self._used_by: dict[Account, float] = {}
-        """What every asker has used in this turn, in milliseconds."""
-        self._last_asker: Account | None = None
-        self._alone_at_ms = math.inf
-        """From then on the last asker has been the only one for long enough."""
+        self._used_by: dict[Hashable, float] = {}
+        """What every owner has used in this turn, in milliseconds."""
+        self._unread: dict[Hashable, deque[Callable[[], None]]] = {}
+        """By owner, what reads from its connections."""
+        self._last_read: Hashable = None
+        self._alone_at_ms = -math.inf
+        """From then on the owner that was read from last has been the only one for long enough."""
         self._is_scheduled = False
         self._woken: asyncio.Future[None] | None = None
         """Whose next step comes as soon as the loop comes to it: one at a time, or they would all do so at once."""
@@ -152,7 +150,7 @@ class Turns:
 
     def _is_free_for(self, asker: Account) -> bool:
         """A few requests of one asker do not wait for the many of another."""
-        return asker not in self._askers and self._used_ms < ROUND_MS and self._used_by.get(asker, 0.0) < STEP_MS
+        return asker not in self._askers and self._used_ms < ROUND_MS and self._used_by.get(asker.owner, 0.0) < STEP_MS
 
     def after(self, done: "asyncio.Future[None]", asker: Account, work: Work) -> DelayedAnswer:
         """The work, which begins when something else is done and its turn has come."""
@@ -162,8 +160,6 @@ class Turns:
         loop, later = self._loop, self._later_task
         task = cast("asyncio.Task[Any]", later)
         _enter_task(loop, task)
-        if self._now_ms() < self._alone_at_ms:
-            self._count(asker, REQUEST_MS)
         try:
             waited_for = self.step(asker, partial(work.send, None))
         except StopIteration as end:
@@ -186,18 +182,14 @@ class Turns:
     def step(self, asker: Account, call: Callable[[], T]) -> T:
         """The result of the request; its time counts."""
         started_ms = self._now_ms()
-        if asker != self._last_asker:
-            self._last_asker, self._alone_at_ms = asker, started_ms + ALONE_AFTER_MS
         try:
             return on_behalf_of(asker, call)
         finally:
             del call  # It may hold an exception, which holds this frame from now on.
-            self._count(asker, self._now_ms() - started_ms)
+            used_ms = self._now_ms() - started_ms
+            self._used_ms += used_ms
+            self._used_by[asker.owner] = self._used_by.get(asker.owner, 0.0) + used_ms
             self._schedule()
-
-    def _count(self, asker: Account, used_ms: float) -> None:
-        self._used_ms += used_ms
-        self._used_by[asker] = self._used_by.get(asker, 0.0) + used_ms
 
     def pause(self, asker: Account, number: int) -> Generator[Any, Any, None]:
         """Returns when who has paused so many times may compute."""
@@ -217,8 +209,43 @@ class Turns:
         try:
             yield from waiter
         finally:
-            if self._woken is waiter:
+            if self._woken is waiter:  # This turn of the loop begins with its step.
                 self._woken = None
+                self._used_ms = 0.0
+                self._used_by.clear()
+
+    # Whose requests are received
+
+    def left_ms(self, owner: Hashable) -> float:
+        """How long requests of this owner may still take in this turn; infinite while nobody else comes."""
+        now_ms = self._now_ms()
+        if owner != self._last_read:
+            self._alone_at_ms = -math.inf if self._last_read is None else now_ms + ALONE_AFTER_MS
+            self._last_read = owner
+        if now_ms >= self._alone_at_ms:
+            return math.inf
+        self._schedule()  # Before anything is called in the next turn.
+        return STEP_MS - self._used_by.get(owner, 0.0)
+
+    def took(self, owner: Hashable, left_ms: float, used_ms: float) -> None:
+        """So much of what was left; the steps in it were counted already."""
+        self._used_by[owner] = STEP_MS - left_ms + used_ms
+
+    def wait_to_read(self, owner: Hashable, read: Callable[[], None]) -> None:
+        """Calls `read` once, in a later turn: of each owner one in a turn, and more while its time lasts."""
+        self._unread.setdefault(owner, deque()).append(read)
+        self._schedule()
+
+    def _read_from_those_who_wait(self) -> None:
+        for owner, waiting in tuple(self._unread.items()):
+            for _ in range(len(waiting)):  # What comes meanwhile waits for the next turn.
+                waiting.popleft()()
+                if self._used_by.get(owner, 0.0) >= STEP_MS:
+                    break
+            if not waiting:
+                del self._unread[owner]
+
+    # The turns of the loop
 
     def _schedule(self) -> None:
         if not self._is_scheduled:
@@ -228,9 +255,9 @@ class Turns:
     def _begin_round(self) -> None:
         """In each turn of the loop while somebody waits: the time is there anew, and goes to the next ones."""
         self._is_scheduled = False
-        self._used_by.clear()
         if not self._was_woken:
             self._used_ms = 0.0
+            self._used_by.clear()
         self._was_woken = False
         while self._askers and self._woken is None and self._used_ms < STEP_MS:
             asker, found = self._askers.popitem(last=False)
@@ -241,9 +268,11 @@ class Turns:
             if isinstance(waiting, _New):
                 waiting.wake()
             else:
-                self._woken, self._was_woken, self._used_ms = waiting, True, 0.0
+                self._woken, self._was_woken = waiting, True
                 waiting.set_result(None)
-        if self._askers:
+        if self._unread:
+            self._read_from_those_who_wait()
+        if self._askers or self._unread:
             self._schedule()
 
 
