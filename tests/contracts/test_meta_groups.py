@@ -246,7 +246,9 @@ def test_expiry_takes_old_commits_of_the_topics_named_and_rows_of_empty_groups_w
     assert set(found) == {("billing", TOPIC), ("other", TOPIC)}
     database.run_sync(lambda conn: group_offsets.remove_old(conn, found, before_ms=before_ms))
     assert offsets(database) == {1: HOUR_MS}
+    would_go = database.run_sync(lambda conn: groups.without_offsets(conn, everybody, empty_before_ms=before_ms))
     removed = database.run_sync(lambda conn: groups.remove_without_offsets(conn, everybody, empty_before_ms=before_ms))
+    assert would_go == frozenset(removed)
     assert set(removed) == {"other", "idle"}, "billing has an offset left, busy has members"
 
 

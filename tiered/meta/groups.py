@@ -167,16 +167,20 @@ def remove_without_offsets(conn: Connection, group_ids: Sequence[str], *, empty_
     return tuple(conn.execute(_REMOVE_WITHOUT_OFFSETS, parameters).scalars())
 
 
-_REMOVE_WITHOUT_OFFSETS = (
-    delete(consumer_group)
-    .where(
-        consumer_group.c.group_id.in_(bindparam("names", expanding=True)),
-        consumer_group.c.empty_since_ms < bindparam("empty_before_ms"),
-        ~exists().where(group_offset.c.group_id == consumer_group.c.group_id),
-        ~exists().where(transaction_offset.c.group_id == consumer_group.c.group_id),
-    )
-    .returning(consumer_group.c.group_id)
+def without_offsets(conn: Connection, group_ids: Sequence[str], *, empty_before_ms: int) -> frozenset[str]:
+    """Those that `remove_without_offsets` would delete now."""
+    parameters = {"names": group_ids, "empty_before_ms": empty_before_ms}
+    return frozenset(conn.execute(_ARE_WITHOUT_OFFSETS, parameters).scalars())
+
+
+_WITHOUT_OFFSETS = (
+    consumer_group.c.group_id.in_(bindparam("names", expanding=True)),
+    consumer_group.c.empty_since_ms < bindparam("empty_before_ms"),
+    ~exists().where(group_offset.c.group_id == consumer_group.c.group_id),
+    ~exists().where(transaction_offset.c.group_id == consumer_group.c.group_id),
 )
+_ARE_WITHOUT_OFFSETS = select(consumer_group.c.group_id).where(*_WITHOUT_OFFSETS)
+_REMOVE_WITHOUT_OFFSETS = delete(consumer_group).where(*_WITHOUT_OFFSETS).returning(consumer_group.c.group_id)
 
 
 def _columns() -> Select[Any]:

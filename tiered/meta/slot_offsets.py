@@ -5,7 +5,7 @@ Owns that one question, and its bound. Must never write.
 
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, bindparam, func, select
 
 from tiered.formats.group_checkpoint import GroupEntry, StoredOffset
 from tiered.meta.group_offsets import metadata_of
@@ -33,24 +33,12 @@ def load(
 ) -> SlotOffsets:
     """Groups whose ids come after `after`, `most_groups` at the most, with up to `limit` offsets together. Offsets of
     topics that are deleted do not count."""
-    of_slot = (consumer_group.c.slot == slot) & (consumer_group.c.group_id > after)
-    rows = conn.execute(
-        select(*(consumer_group.c[name] for name in ("group_id", "kind", "protocol_type", "generation")))
-        .where(of_slot)
-        .order_by(consumer_group.c.group_id)
-        .limit(min(limit, most_groups))
-    ).all()
+    of_slot = {"of_slot": slot, "after": after}
+    rows = conn.execute(_GROUPS, {**of_slot, "most": min(limit, most_groups)}).all()
     if not rows:
         return SlotOffsets(groups=(), left_out=0)
     of_group: dict[str, list[StoredOffset]] = {row.group_id: [] for row in rows}
-    offsets = conn.execute(
-        select(*(each for each in group_offset.c if each.name not in ("slot_epoch", "commit_number")))
-        .join(consumer_group, consumer_group.c.group_id == group_offset.c.group_id)
-        .join(topic, topic.c.topic_id == group_offset.c.topic_id)
-        .where(of_slot, consumer_group.c.group_id <= rows[-1].group_id, topic.c.deleted_at_ms.is_(None))
-        .order_by(group_offset.c.group_id, group_offset.c.topic_id, group_offset.c.partition)
-        .limit(limit + 1)
-    ).all()
+    offsets = conn.execute(_OFFSETS, {**of_slot, "last": rows[-1].group_id, "most": limit + 1}).all()
     for row in offsets[:limit]:
         if row.group_id in of_group:
             of_group[row.group_id].append(
@@ -75,5 +63,23 @@ def load(
     )
     if len(offsets) > limit:  # Half a group is worse than none, and those after it would come before it.
         groups = tuple(group for group in groups if group.group_id < offsets[limit].group_id)
-    total = conn.execute(select(func.count()).select_from(consumer_group).where(of_slot))
-    return SlotOffsets(groups=groups, left_out=int(total.scalar_one()) - len(groups))
+    return SlotOffsets(groups=groups, left_out=conn.execute(_COUNT, of_slot).scalar_one() - len(groups))
+
+
+# Made once: a statement costs more to make than to run here, and the parts of a slot are many.
+_OF_SLOT = (consumer_group.c.slot == bindparam("of_slot"), consumer_group.c.group_id > bindparam("after"))
+_GROUPS = (
+    select(*(consumer_group.c[name] for name in ("group_id", "kind", "protocol_type", "generation")))
+    .where(*_OF_SLOT)
+    .order_by(consumer_group.c.group_id)
+    .limit(bindparam("most"))
+)
+_OFFSETS = (
+    select(*(each for each in group_offset.c if each.name not in ("slot_epoch", "commit_number")))
+    .join(consumer_group, consumer_group.c.group_id == group_offset.c.group_id)
+    .join(topic, topic.c.topic_id == group_offset.c.topic_id)
+    .where(*_OF_SLOT, consumer_group.c.group_id <= bindparam("last"), topic.c.deleted_at_ms.is_(None))
+    .order_by(group_offset.c.group_id, group_offset.c.topic_id, group_offset.c.partition)
+    .limit(bindparam("most"))
+)
+_COUNT = select(func.count()).select_from(consumer_group).where(*_OF_SLOT)

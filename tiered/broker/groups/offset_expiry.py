@@ -10,6 +10,7 @@ only that one knows its members.
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from uuid import UUID
 
@@ -27,14 +28,29 @@ from tiered.runtime import Worker, every
 
 log = logging.getLogger(__name__)
 
-GROUPS_AT_ONCE = 100
+GROUPS_AT_ONCE = 25
+"""Commits wait while SQLite reads or deletes so many."""
+REST_FACTOR = 4
+"""So many times as long as it took to delete some, nothing is: commits come in between."""
 MINUTE_MS = 60_000
 SLOT_OF_DELETED_TOPICS = 0
 """Whoever holds it deletes their offsets, those of all groups."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Some:
+    """Groups of ours by id, and what SQL says of them."""
+
+    rows: Sequence[GroupRow]
+    old: Sequence[tuple[str, UUID]]
+    """Groups and topics with offsets that are old enough."""
+    without_offsets: frozenset[str]
+    empty_before_ms: int
+    """Groups without offsets go that had no members since then."""
+
+
 class OffsetExpiry:
-    """One periodic task; a round is many short transactions, so that commits are never held up for long."""
+    """One periodic task; a round is many short transactions with pauses, so that commits are never held up for long."""
 
     def __init__(
         self,
@@ -65,14 +81,27 @@ class OffsetExpiry:
         """Deletes what has expired. Raises CoordinatorNotAvailable and NotCoordinator; what is left comes next time."""
         if SLOT_OF_DELETED_TOPICS in self._slots:
             await self._commits.exclusively([SLOT_OF_DELETED_TOPICS], group_offsets.remove_of_deleted_topics)
-        before_ms = self._context.clock.now_ms() - self._context.settings.groups.offsets_retention_minutes * MINUTE_MS
+        clock, database = self._context.clock, self._context.database
+        before_ms = clock.now_ms() - self._context.settings.groups.offsets_retention_minutes * MINUTE_MS
         after = ""
-        while rows := await self._context.database.read(partial(self._some_of_ours, after=after)):
-            await self._expire_groups(rows, before_ms)
-            after = rows[-1].group_id
+        while (some := await database.read_part(partial(self._look, after=after, before_ms=before_ms))).rows:
+            started_ms = clock.monotonic_ms()
+            if await self._expire_groups(some, before_ms):
+                await asyncio.sleep(REST_FACTOR * (clock.monotonic_ms() - started_ms) / 1000.0)
+            after = some.rows[-1].group_id
 
-    def _some_of_ours(self, conn: Connection, *, after: str) -> Sequence[GroupRow]:
-        return groups.load_some(conn, after=after, limit=GROUPS_AT_ONCE, slots=self._slots.epochs.keys())
+    def _look(self, conn: Connection, *, after: str, before_ms: int) -> "_Some":
+        rows = groups.load_some(conn, after=after, limit=GROUPS_AT_ONCE, slots=self._slots.epochs.keys())
+        ids = [row.group_id for row in rows]
+        # A group that has just lost its last member, or its coordinator, keeps its generation for a while.
+        interval_ms = self._context.settings.groups.offsets_retention_check_interval_ms
+        empty_before_ms = self._context.clock.now_ms() - interval_ms
+        return _Some(
+            rows=rows,
+            old=group_offsets.old_topics(conn, ids, before_ms=before_ms),
+            without_offsets=groups.without_offsets(conn, ids, empty_before_ms=empty_before_ms),
+            empty_before_ms=empty_before_ms,
+        )
 
     async def _round(self) -> None:
         """Expiry is in no hurry: while SQL is away there is nothing to do."""
@@ -81,29 +110,27 @@ class OffsetExpiry:
         except TieredError as error:
             log.warning("expired offsets were not deleted, the next round is in its time: %s", error)
 
-    async def _expire_groups(self, rows: Sequence[GroupRow], before_ms: int) -> None:
-        ids = [row.group_id for row in rows]
-        old = await self._context.database.read(partial(group_offsets.old_topics, group_ids=ids, before_ms=before_ms))
-        by_id = {row.group_id: row for row in rows}
+    async def _expire_groups(self, some: "_Some", before_ms: int) -> bool:
+        """Whether any of these had something to delete."""
+        by_id = {row.group_id: row for row in some.rows}
         expired: list[tuple[str, UUID]] = []
-        without_members: list[str] = []
+        to_remove: list[str] = []
 
         def look() -> None:
             # Members may have joined while it was somebody else's turn.
-            expired.extend(each for each in old if self._is_expired(by_id[each[0]], each[1], before_ms))
-            without_members.extend(row.group_id for row in rows if not self._has_members(row))
-
-        # A group that has just lost its last member, or its coordinator, keeps its generation for a while.
-        empty_before_ms = (
-            self._context.clock.now_ms() - self._context.settings.groups.offsets_retention_check_interval_ms
-        )
+            expired.extend(each for each in some.old if self._is_expired(by_id[each[0]], each[1], before_ms))
+            without = some.without_offsets.union(group_id for group_id, _ in expired)
+            to_remove.extend(group_id for group_id in without if not self._has_members(by_id[group_id]))
 
         def change(conn: Connection) -> tuple[str, ...]:
             group_offsets.remove_old(conn, expired, before_ms=before_ms)
-            return groups.remove_without_offsets(conn, without_members, empty_before_ms=empty_before_ms)
+            return groups.remove_without_offsets(conn, to_remove, empty_before_ms=some.empty_before_ms)
 
-        for group_id in await self._commits.exclusively({row.slot for row in rows}, change, check=look):
+        if not some.old and not some.without_offsets:
+            return False
+        for group_id in await self._commits.exclusively({row.slot for row in some.rows}, change, check=look):
             self._forget_group(group_id)
+        return True
 
     def _is_expired(self, row: GroupRow, topic_id: UUID, before_ms: int) -> bool:
         """Whether offsets of this topic that are older than `before_ms` may go. A younger commit always stays."""
