@@ -39,6 +39,7 @@ PRODUCE_P99_MS, PRODUCE_MAX_MS = 10.0, 50.0
 TIMES_QUIET = 5.0
 """As long may transactions and commits take at the 99th percentile."""
 MORE_RSS_MIB = 200.0
+QUIET_S = 30.0
 AFTER_S, AFTER_SHARE = 60.0, 1.2
 """A minute after the last attack the broker has as much memory again as before the first, within a fifth."""
 NICENESS = 15
@@ -215,7 +216,7 @@ def _numbered(value: Any, number: int) -> Any:
 def _attack_all(broker: BrokerProcess, watch: Watch, attackers: Attackers, options: argparse.Namespace) -> int:
     time.sleep(3.0)
     watch.took = Took()
-    time.sleep(10.0)
+    time.sleep(QUIET_S)
     took = watch.took
     quiet = Quiet(at(took.commit, 0.99), at(took.transaction, 0.99), _rss_mib(broker))
     print(f"{'quiet':<78} {_line(took)}  rss {quiet.rss_mib:.0f} MiB", flush=True)

@@ -3,6 +3,7 @@
 Owns their connections and what their requests took. They come from `127.0.0.1`, and may do everything.
 """
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -29,8 +30,8 @@ class Took:
 
 
 def at(values: list[float], share: float) -> float:
-    """The quantile; infinite where nothing was answered."""
-    return sorted(values)[min(len(values) - 1, int(len(values) * share))] if values else float("inf")
+    """The smallest value that so large a share does not exceed; infinite where nothing was answered."""
+    return sorted(values)[max(0, math.ceil(len(values) * share) - 1)] if values else float("inf")
 
 
 class Watch:
