@@ -31,11 +31,11 @@ from tiered.server.kafka.transport.requests import Requests
 from tiered.server.kafka.transport.sasl_session import SaslSession
 from tiered.server.kafka.transport.tls_stream import TlsStream
 from tiered.testing import LocalCluster, cluster
-from tiered.wire import fetch
+from tiered.wire import fetch, messages
 
 TIMES = 5
 WAIT_S = 30.0
-API_VERSIONS = 18
+API_VERSIONS, OFFSET_FETCH = 18, 9
 names = (f"name-{number}" for number in count())
 
 
@@ -114,6 +114,15 @@ def connection_with_a_wait(tour: Tour) -> None:
         client.send(fetch.API_KEY, 11, fetch.encode_fetch_request(request, 11))
         client.send(API_VERSIONS, 0, b"")
         assert client.answers_nothing(0.05)
+
+
+def connection_that_ends_while_sql_is_asked(tour: Tour) -> None:
+    """Some of its groups have been looked up."""
+    request = messages.request(OFFSET_FETCH, 8)
+    groups = [request.OffsetFetchRequestGroup(group_id=f"group-{number}", topics=[]) for number in range(20_000)]
+    with RawConnection(tour.door()) as client:
+        client.send(OFFSET_FETCH, 8, bytes(messages.encode(request.OffsetFetchRequest(groups=groups))))
+        assert client.answers_nothing(0.1)
 
 
 def connection_with_an_error(tour: Tour) -> None:
@@ -199,6 +208,7 @@ KINDS: dict[Callable[[Tour], None], tuple[type, ...]] = {
     topic: (Partition, Log),
     connection: (Connection, Requests),
     connection_with_a_wait: (Connection, Requests),
+    connection_that_ends_while_sql_is_asked: (Connection, Requests),
     connection_with_an_error: (Connection, Requests),
     login: (Connection, SaslSession),
     tls: (Connection, TlsStream, ssl.SSLObject),
