@@ -28,6 +28,12 @@ READ_DEADLINE_MS = 30_000
 GROUPS_A_PART = 50
 """Commits wait while SQLite reads a part: 0.5 ms, and up to 10 beside fifty busy connections, where 200 groups took up
 to 40. They waited 350 where it read all 2,000 groups of a slot at once."""
+OFFSETS_A_PART = 1_000
+"""A group that has more is a part by itself."""
+REST_FACTOR = 4
+MAX_REST_MS = 100.0
+"""So many times as long as it took to read a part or to write a slot, and no longer, commits come in between: a minute
+after the start of a broker all slots are written."""
 BYTES_FOR_GROUPS = MAX_CHECKPOINT_BYTES - (64 << 10)
 
 
@@ -41,6 +47,7 @@ class GroupCheckpointWriter:
         self._gained: set[int] = set()
         self._turn = asyncio.Lock()
         self._has_ticked = False
+        self._is_stopping = False
         self._writing = OneByOne("writing checkpoints of groups", counters=context.counters)
 
     def slots_changed(self, slots: Iterable[int]) -> None:
@@ -64,6 +71,7 @@ class GroupCheckpointWriter:
 
         They are told by their groups, so that a broker by itself writes no empty slots whenever it stops.
         """
+        self._is_stopping = True
         self._changed |= self._gained & await self._context.database.read(slot_offsets.occupied)
         await self.write_changed()
 
@@ -104,20 +112,34 @@ class GroupCheckpointWriter:
         )
         if checkpoint.left_out:
             log.warning("the bucket's checkpoint of group slot %d lacks %d groups: too many", slot, checkpoint.left_out)
+        started_ms = self._context.clock.monotonic_ms()
         await self._context.uploads.run(group_checkpoints.write_group_checkpoint, self._context.store, checkpoint)
+        await self._rest(started_ms)
+
+    async def _rest(self, since_ms: float) -> None:
+        if not self._is_stopping:
+            took_ms = self._context.clock.monotonic_ms() - since_ms
+            await asyncio.sleep(min(MAX_REST_MS, REST_FACTOR * took_ms) / 1000.0)
 
     async def _load(self, slot: int) -> SlotOffsets:
         """What changes between two parts makes the slot stale again."""
         groups: list[GroupEntry] = []
         limit = MAX_OFFSETS_A_SLOT
         while True:
+            started_ms = self._context.clock.monotonic_ms()
             after = groups[-1].group_id if groups else ""
-            load = partial(slot_offsets.load, slot=slot, limit=limit, after=after, most_groups=GROUPS_A_PART)
-            part = await self._context.database.read_part(load, deadline_ms=READ_DEADLINE_MS)
+            part = await self._part(slot, after, most_groups=GROUPS_A_PART, limit=min(limit, OFFSETS_A_PART))
+            if not part.groups and part.left_out:
+                part = await self._part(slot, after, most_groups=1, limit=limit)
             groups += part.groups
             limit -= sum(len(group.offsets) for group in part.groups)
             if not part.groups or not part.left_out or limit <= 0:
                 return SlotOffsets(groups=tuple(groups), left_out=part.left_out)
+            await self._rest(started_ms)
+
+    async def _part(self, slot: int, after: str, *, most_groups: int, limit: int) -> SlotOffsets:
+        load = partial(slot_offsets.load, slot=slot, limit=limit, after=after, most_groups=most_groups)
+        return await self._context.database.read_part(load, deadline_ms=READ_DEADLINE_MS)
 
 
 def _within_bounds(checkpoint: GroupCheckpoint) -> GroupCheckpoint:

@@ -35,7 +35,7 @@ MAX_ENTRIES = 50_000
 """Partitions in one commit."""
 MAX_OFFSETS = 200_000
 """Offsets in one answer."""
-GROUPS_AT_ONCE = 250
+GROUPS_AT_ONCE = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

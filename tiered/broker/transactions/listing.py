@@ -12,7 +12,7 @@ from tiered.rules.security.authorization import NameScope
 from tiered.rules.transactions.transaction_state import Transaction
 
 MAX_LISTED = 100_000
-LISTED_AT_ONCE = 250
+LISTED_AT_ONCE = 100
 
 
 async def listed(

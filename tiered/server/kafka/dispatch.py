@@ -34,7 +34,7 @@ API_VERSIONS_KEY = 18
 # lock, which the loop and SQL then wait for a thousand times a second.
 LARGE_BODY_BYTES = 16 << 10
 LARGE_AT_ONCE = 4
-MAX_WAITING_BYTES = 64 << 20
+MAX_WAITING_BYTES = 32 << 20
 # An answer that took this long to make may be large: it is encoded in pieces.
 LONG_ANSWER_MS = 1.0
 # Larger bodies are not copied behind their headers.

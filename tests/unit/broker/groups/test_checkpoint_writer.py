@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from tests.unit.broker.groups.coordinators import Coordinating, commit, coordinating
 from tiered.broker.groups import checkpoints
@@ -73,6 +74,30 @@ async def test_a_slot_is_read_in_parts_so_that_commits_wait_for_one_of_them(
         assert [group.group_id for group in written.groups] == sorted(names)[:kept]
         assert written.left_out == 5 - kept
         assert most == 2
+
+
+async def test_a_group_with_more_offsets_than_a_part_is_read_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoints, "OFFSETS_A_PART", 2)
+    async with coordinating(tmp_path) as broker:
+        slot = broker.groups.slot("a")
+        names = [name for name in map(str, range(1_000)) if broker.groups.slot(name) == slot][:4]
+        for name in names:
+            await commit(broker, name)
+        more = text(  # Five instead of one.
+            "INSERT INTO group_offset SELECT group_id, topic_id, partition + value, committed_offset, leader_epoch, "
+            "metadata, committed_at_ms, slot_epoch, commit_number FROM group_offset, json_each('[1, 2, 3, 4]') "
+            "WHERE group_id = :group_id"
+        )
+        await broker.database.run(lambda conn: conn.execute(more, {"group_id": sorted(names)[1]}))
+        made = writer(broker)
+        made.slots_changed([slot])
+        await made.write_changed()
+        stored_now = group_checkpoints.read_group_checkpoint(broker.context.store, slot)
+        assert stored_now is not None
+        assert [len(group.offsets) for group in stored_now[0].groups] == [1, 5, 1, 1]
+        assert stored_now[0].left_out == 0
 
 
 async def test_a_slot_of_another_holder_is_left_to_it(tmp_path: Path) -> None:
