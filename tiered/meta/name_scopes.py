@@ -17,8 +17,11 @@ def within(conn: Connection, column: SQLColumnExpression[str], scope: NameScope)
         return true()
     # SQLite orders text by its code points, so that its index finds a beginning. PostgreSQL has an order of languages.
     begins_with = _in_range if conn.dialect.name == "sqlite" else _like
-    beginnings = (begins_with(column, prefix) for prefix in scope.prefixes)
-    return or_(false(), column.in_(sorted(scope.names)), *beginnings)
+    ways = [begins_with(column, prefix) for prefix in scope.prefixes]
+    if scope.names:
+        ways.append(column.in_(sorted(scope.names)))
+    # One way stands by itself: beside an empty one SQLite goes through all names, 20 ms of 100,000 groups.
+    return or_(*ways) if ways else false()
 
 
 def _like(column: SQLColumnExpression[str], prefix: str) -> ColumnElement[bool]:

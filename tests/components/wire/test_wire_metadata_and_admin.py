@@ -1,6 +1,7 @@
 """wire.md 9 to 15 and 49 to 51: topics as clients see and change them."""
 
 import re
+from collections.abc import Sequence
 from uuid import UUID
 
 import pytest
@@ -154,6 +155,29 @@ def test_a_partition_that_is_assigned_twice_is_refused_as_by_kafka(broker: Broke
     with RawConnection(broker) as connection:
         request = make.CreateTopicsRequest(topics=[topic], timeout=1000, validate_only=False)
         assert [int(each.error_code) for each in connection.ask(19, 5, request).topics] == [39]
+
+
+def test_topics_with_more_partitions_together_than_a_request_may_have_are_refused_as_by_kafka(
+    broker: BrokerProcess,
+) -> None:
+    """And one that is too large by itself is refused alone."""
+    with RawConnection(broker) as connection:
+        assert codes_of_new(connection, [100] * 100) == [0] * 100
+        assert codes_of_new(connection, [100] * 100 + [1]) == [44] * 101
+        assert codes_of_new(connection, [50_000, 10_000]) == [37, 0]
+
+
+def codes_of_new(connection: RawConnection, counts: Sequence[int]) -> list[int]:
+    """The codes of new topics with so many partitions, which are not made."""
+    make = messages.request(19, 5)
+    topics = [
+        make.CreatableTopic(
+            name=f"of-one-request-{number}", num_partitions=count, replication_factor=-1, assignments=[], configs=[]
+        )
+        for number, count in enumerate(counts)
+    ]
+    request = make.CreateTopicsRequest(topics=topics, timeout=1000, validate_only=True)
+    return [int(each.error_code) for each in connection.ask(19, 5, request).topics]
 
 
 def test_a_topic_that_exists_is_refused_in_kafkas_words(broker: BrokerProcess) -> None:

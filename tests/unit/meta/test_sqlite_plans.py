@@ -1,5 +1,6 @@
 """What SQLite reads for what brokers ask again and again: a few rows by an index, however many others there are."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,9 @@ from sqlalchemy import Connection, event
 
 from tests.catalogue import NOW_MS, open_ready
 from tests.contracts.stored_groups import take
-from tiered.meta import segments, transactions
+from tiered.meta import groups, segments, transactions
 from tiered.meta.group_offsets import WritingCoordinator
+from tiered.rules.security.authorization import NameScope
 
 Ask = Callable[[Connection, WritingCoordinator], object]
 ASKED: dict[str, tuple[str, Ask]] = {
@@ -33,6 +35,12 @@ ASKED: dict[str, tuple[str, Ask]] = {
     "segments to purge": (
         "segment_retired",
         lambda conn, _: segments.list_purgeable(conn, now_ms=NOW_MS, leader=1),
+    ),
+    "groups whose names begin alike": (
+        "consumer_group_by_slot (slot=? AND group_id>? AND group_id<?)",
+        lambda conn, _: groups.load_some(
+            conn, slots=[0, 1], after="", limit=9, scope=NameScope(frozenset(), ("alice-",))
+        ),
     ),
     "overdue uploads": (
         "segment_planned",
@@ -58,7 +66,7 @@ def test_what_is_asked_often_is_found_by_an_index_of_its_own(tmp_path: Path, ask
         ]
 
     try:
-        found = [step for step in database.run_sync(steps) if " segment" in step or "transactional_producer" in step]
+        found = [step for step in database.run_sync(steps) if re.search(" segment|transactional_producer|group", step)]
         assert any(f"INDEX ix_{index}" in step for step in found), found
         assert not any(step.startswith("SCAN") for step in found if "planned" not in step), found
     finally:

@@ -79,9 +79,16 @@ async def alter(
     errors: list[TieredError | None] = []
     changed: set[int] = set()
     seen: set[QuotaEntity] = set()
+    denied: TieredError | None = None  # One for all entries: 100,000 errors would be 40 MiB.
+    try:
+        require_cluster(context, Operation.ALTER_CONFIGS)
+    except TieredError as error:
+        denied = error.without_frames()
     async for at, entry in in_turns(enumerate(request.entries)):
+        if denied is not None:
+            errors.append(denied)
+            continue
         try:
-            require_cluster(context, Operation.ALTER_CONFIGS)
             entity = entity_of((part.entity_type, part.entity_name) for part in entry.entity)
             if entity in seen:
                 raise InvalidRequest("this entity stands twice in the request")

@@ -3,12 +3,14 @@
 -1 partitions or replicas take the broker's defaults. `validate_only` checks and creates nothing. From v5 the answer
 carries the effective configs, from v7 the topic id. A name twice in one request is INVALID_REQUEST. Replicas go to the
 brokers in service, spread over racks; a request may assign them itself, to any that are registered. More partitions
-than `tiered.max.partitions` for one broker, or topics than `tiered.max.topics`, are POLICY_VIOLATION. A client that has
-used up controller_mutation_rate is refused with THROTTLING_QUOTA_EXCEEDED from v6 on, and throttled before.
+than `tiered.max.partitions` for one broker, topics than `tiered.max.topics`, or 10,000 partitions in one request are
+POLICY_VIOLATION. A client that has used up controller_mutation_rate is refused with THROTTLING_QUOTA_EXCEEDED from v6
+on, and throttled before.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tiered.broker.admin import MAX_PARTITIONS_A_TOPIC, NewTopic
@@ -26,15 +28,42 @@ from tiered.wire.error_codes import NONE, TOPIC_AUTHORIZATION_FAILED
 if TYPE_CHECKING:
     from kafka_messages.create_topics import CreatableTopic, Replies, Reply, Request, Response
 
+MAX_PARTITIONS_A_REQUEST = 10_000
+"""As in Kafka. Each new topic is answered with some forty configs."""
+
 
 async def handle(context: Context, request: "Request", reply: "Reply") -> "Response":
-    names = Counter(topic.name for topic in request.topics)
-    mutations = throttling.Mutations(context, strict_from_version=6)
-    results = [
-        await _one(context, reply, topic, names[topic.name], request.validate_only, mutations)
-        async for topic in in_turns(request.topics)
-    ]
+    names, partitions = Counter[str](), 0
+    async for topic in in_turns(request.topics):
+        names[topic.name] += 1
+        # At least one, and none of a topic that is too large by itself: Kafka has a code for that.
+        count = max(1, _partitions(context, topic))
+        partitions += count if count <= MAX_PARTITIONS_A_TOPIC else 0
+    all_of_them = _AllOfThem(
+        times=names,
+        partitions=partitions,
+        validate_only=request.validate_only,
+        mutations=(mutations := throttling.Mutations(context, strict_from_version=6)),
+    )
+    results = [await _one(context, reply, topic, all_of_them) async for topic in in_turns(request.topics)]
     return reply.CreateTopicsResponse(throttle_time=mutations.throttle(), topics=results)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _AllOfThem:
+    """What the topics of one request have in common."""
+
+    times: Mapping[str, int]
+    """How often a name stands in the request."""
+    partitions: int
+    validate_only: bool
+    mutations: throttling.Mutations
+
+
+def _partitions(context: Context, asked: "CreatableTopic") -> int:
+    if asked.assignments:
+        return len(asked.assignments)
+    return context.broker.settings.topics.num_partitions if asked.num_partitions < 0 else asked.num_partitions
 
 
 def check_new_topic(broker: Broker, partitions: int) -> None:
@@ -57,15 +86,15 @@ async def _one(
     context: Context,
     reply: "Reply",
     asked: "CreatableTopic",
-    times: int,
-    validate_only: bool,
-    mutations: throttling.Mutations,
+    all_of_them: _AllOfThem,
 ) -> "Replies.CreatableTopicResult":
     admin = context.broker.admin
     try:
         if not may(context, Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME):
             require_topic(context, Operation.CREATE, asked.name)
-        if times > 1:
+        if all_of_them.partitions > MAX_PARTITIONS_A_REQUEST:
+            raise PolicyViolation(f"{all_of_them.partitions} partitions are too many for one request; split it")
+        if (times := all_of_them.times[asked.name]) > 1:
             raise InvalidRequest(f"topic {asked.name} stands {times} times in one request")
         new = NewTopic(
             name=asked.name,
@@ -79,12 +108,9 @@ async def _one(
         if len(new.configs) != len(asked.configs):
             raise InvalidRequest(f"topic {asked.name}: a config stands twice in the request")
         check_new_topic(context.broker, len(new.assignments) or max(1, new.partition_count))
-        if not validate_only:
-            partitions = (
-                context.broker.settings.topics.num_partitions if new.partition_count < 0 else new.partition_count
-            )
-            mutations.take(len(new.assignments) or partitions)
-        topic = await admin.create_topic(new, validate_only=validate_only)
+        if not all_of_them.validate_only:
+            all_of_them.mutations.take(_partitions(context, asked))
+        topic = await admin.create_topic(new, validate_only=all_of_them.validate_only)
     except TieredError as error:
         return reply.CreatableTopicResult(
             name=asked.name,
@@ -98,7 +124,7 @@ async def _one(
     may_see = may(context, Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic.name)
     return reply.CreatableTopicResult(
         name=topic.name,
-        topic_id=None if validate_only else topic.topic_id,
+        topic_id=None if all_of_them.validate_only else topic.topic_id,
         error_code=NONE,
         error_message=None,
         num_partitions=topic.partition_count,
