@@ -2,7 +2,7 @@
 
 Owns the variable of the environment that chooses it, which Python reads once, at its start. Python's allocator gives a
 MiB back when nothing in it is in use: of 140 MiB that requests of 100,000 names had taken, 100 stayed for good
-(docs/adr/0034). glibc gives back every page that is free. Must import next to nothing: each start pays for it.
+(docs/adr/0034). glibc gives back every page that is free. Must import next to nothing: every start pays for it.
 """
 
 import os
@@ -10,7 +10,7 @@ import sys
 from typing import Final
 
 ENVIRONMENT: Final = {"PYTHONMALLOC": "malloc"}
-"""For who starts a broker as a process of its own: it has the allocator then, and need not begin anew."""
+"""Whoever starts a broker as a process of its own adds this, so that it need not begin anew."""
 
 
 def begin_anew_with_it() -> None:

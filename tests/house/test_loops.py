@@ -27,6 +27,7 @@ WHOLE = {
     "tiered/broker/people/record_search.py:RecordSearches.steps": "an error of a partition is a step of its own",
     "tiered/broker/people/record_writer.py:RecordWriter._write": "one request of a person",
     "tiered/broker/people/record_writer.py:RecordWriter.write": "one request of a person",
+    "tiered/broker/people/sql_reports.py:SqlReports._write": "an error is SQL's, and all are noted again",
     "tiered/broker/people/tail.py:LocalTopicTail.next": "one request of a person",
     "tiered/broker/reconcile/bucket.py:BucketComparison._examine": "one page of one partition, which is noted",
     "tiered/broker/reconcile/scrub.py:Scrub._go_on": "an error is noted for its object; only the pause is outside",

@@ -266,7 +266,7 @@ class Database:
             asyncio.get_running_loop().call_later(seconds, call.expire)
             raise
         finally:
-            del deadline  # It has the task, whose cancellation has this frame: what was asked for would stay.
+            del deadline  # It has the task, whose cancellation has this frame: the whole request would stay.
 
     def _too_late(self, call: Call[Any]) -> MetadataUnavailable:
         return self._unavailable("the call passed its deadline", outcome_unknown=call.expire())

@@ -75,7 +75,7 @@ _GROUPS = (
     .limit(bindparam("most"))
 )
 _OFFSETS = (
-    select(*(each for each in group_offset.c if each.name not in ("slot_epoch", "commit_number")))
+    select(*(column for column in group_offset.c if column.name not in ("slot_epoch", "commit_number")))
     .join(consumer_group, consumer_group.c.group_id == group_offset.c.group_id)
     .join(topic, topic.c.topic_id == group_offset.c.topic_id)
     .where(*_OF_SLOT, consumer_group.c.group_id <= bindparam("last"), topic.c.deleted_at_ms.is_(None))

@@ -177,7 +177,7 @@ def codes_of_new(connection: RawConnection, counts: Sequence[int]) -> list[int]:
         for number, count in enumerate(counts)
     ]
     request = make.CreateTopicsRequest(topics=topics, timeout=1000, validate_only=True)
-    return [int(each.error_code) for each in connection.ask(19, 5, request).topics]
+    return [int(topic.error_code) for topic in connection.ask(19, 5, request).topics]
 
 
 def test_a_topic_that_exists_is_refused_in_kafkas_words(broker: BrokerProcess) -> None:

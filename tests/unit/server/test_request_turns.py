@@ -79,7 +79,8 @@ class Slow(Echo):
 
 
 async def _order_of_many_and_of_one_after_the_other(*, is_broker: bool = False) -> list[str]:
-    """Whose requests were handled: one client sends many ahead, another one waits for each of its answers."""
+    """The owners whose requests were handled: one client sends many ahead, another one waits for an answer before it
+    asks again."""
     order: list[str] = []
     turns = Turns(SystemClock().monotonic_ms)
 

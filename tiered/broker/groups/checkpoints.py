@@ -32,8 +32,8 @@ OFFSETS_A_PART = 1_000
 """A group that has more is a part by itself."""
 REST_FACTOR = 4
 MAX_REST_MS = 100.0
-"""So many times as long as it took to read a part or to write a slot, and no longer, commits come in between: a minute
-after the start of a broker all slots are written."""
+"""A round rests so many times as long as it took to read a part or to write a slot, up to 100 ms: commits come in
+between. A minute after the start of a broker all slots are written."""
 BYTES_FOR_GROUPS = MAX_CHECKPOINT_BYTES - (64 << 10)
 
 

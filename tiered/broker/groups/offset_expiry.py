@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 GROUPS_AT_ONCE = 25
 """Commits wait while SQLite reads or deletes so many."""
 REST_FACTOR = 4
-"""So many times as long as it took to delete some, nothing is: commits come in between."""
+"""Deletion rests so many times as long as it took: commits come in between."""
 MINUTE_MS = 60_000
 SLOT_OF_DELETED_TOPICS = 0
 """Whoever holds it deletes their offsets, those of all groups."""
@@ -118,7 +118,7 @@ class OffsetExpiry:
 
         def look() -> None:
             # Members may have joined while it was somebody else's turn.
-            expired.extend(each for each in some.old if self._is_expired(by_id[each[0]], each[1], before_ms))
+            expired.extend(old for old in some.old if self._is_expired(by_id[old[0]], old[1], before_ms))
             without = some.without_offsets.union(group_id for group_id, _ in expired)
             to_remove.extend(group_id for group_id in without if not self._has_members(by_id[group_id]))
 

@@ -5,6 +5,7 @@ here is ever read to decide anything, so a lost report does no harm.
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 from sqlalchemy import Connection
 
@@ -16,6 +17,9 @@ from tiered.ids import TopicPartition
 from tiered.meta import broker_reports
 from tiered.meta.broker_reports import LocalSegmentRow, PartitionPosition
 from tiered.runtime import in_turns
+
+PARTITIONS_AT_ONCE = 100
+"""Commits wait while SQLite writes a report: that of 10,000 partitions took 0.4 s."""
 
 
 class SqlReports:
@@ -53,35 +57,49 @@ class SqlReports:
         self._first = False
 
     async def _write(self, noted: Iterable[TopicPartition]) -> None:
-        now_ms = self._context.clock.now_ms()
-        states: dict[TopicPartition, tuple[object, ...]] = {}
-        gone: list[TopicPartition] = []
-        segments: list[LocalSegmentRow] = []
-        positions: list[PartitionPosition] = []
+        if self._first:  # Whatever the process before this one has reported.
+            await self._send(_Report(), everything=True)
+        report = _Report()
         async for key in in_turns(list(noted)):
             partition = self._topics.hosted(key)
             if partition is None:
                 if key in self._reported:
-                    gone.append(key)
+                    report.gone.append(key)
             elif self._reported.get(key) != (state := _state(partition)):
-                states[key] = state
-                segments += _segments(partition)
+                report.states[key] = state
+                report.segments += _segments(partition)
                 if partition.leadership is not None:
-                    positions.append(_position(partition))
-        if not (states or gone or self._first):
-            return
-        scope = None if self._first else [(key.topic_id, key.partition) for key in (*states, *gone)]
+                    report.positions.append(_position(partition))
+            if len(report.states) + len(report.gone) >= PARTITIONS_AT_ONCE:
+                await self._send(report)
+                report = _Report()
+        if report.states or report.gone:
+            await self._send(report)
+
+    async def _send(self, report: "_Report", *, everything: bool = False) -> None:
+        now_ms = self._context.clock.now_ms()
+        scope = None if everything else [(key.topic_id, key.partition) for key in (*report.states, *report.gone)]
 
         def write(conn: Connection) -> None:
             broker_reports.replace_local_segments(
-                conn, broker_id=self._context.broker_id, of_partitions=scope, segments=segments, now_ms=now_ms
+                conn, broker_id=self._context.broker_id, of_partitions=scope, segments=report.segments, now_ms=now_ms
             )
-            broker_reports.report_positions(conn, positions, now_ms=now_ms)
+            broker_reports.report_positions(conn, report.positions, now_ms=now_ms)
 
         await self._context.database.run(write)
-        self._reported.update(states)
-        for key in gone:
+        self._reported.update(report.states)
+        for key in report.gone:
             del self._reported[key]
+
+
+@dataclass(slots=True)
+class _Report:
+    """What one transaction writes."""
+
+    states: dict[TopicPartition, tuple[object, ...]] = field(default_factory=dict)
+    gone: list[TopicPartition] = field(default_factory=list)
+    segments: list[LocalSegmentRow] = field(default_factory=list)
+    positions: list[PartitionPosition] = field(default_factory=list)
 
 
 def _position(partition: Partition) -> PartitionPosition:

@@ -1,14 +1,21 @@
 """What a broker tells SQL of its partitions: once for each change, positions by their leader alone."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+from uuid import UUID
 
-from sqlalchemy import text
+import pytest
+from sqlalchemy import Connection, text
 
 from tests.unit.broker.context import Surroundings, surroundings
 from tests.unit.broker.replication.replicas import TOPIC_ID, replica, row, tell
 from tests.unit.broker.tiering.tiers import tiers
 from tiered.broker.partitions.topics import Topic, Topics
+from tiered.broker.people import sql_reports
 from tiered.broker.people.sql_reports import SqlReports
+from tiered.ids import TopicId, TopicPartition
+from tiered.meta import broker_reports
 
 
 async def positions(made: Surroundings) -> list[int]:
@@ -53,3 +60,34 @@ async def test_sql_knows_since_when_a_record_is_on_disks_alone_until_the_store_h
         for segment in partition.log.segments[:-1]:
             await made.lifecycle.upload(partition, segment.base_offset)
         assert await since_ms() is None
+
+
+async def test_a_transaction_reports_few_partitions_so_that_commits_wait_for_few(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sql_reports, "PARTITIONS_AT_ONCE", 2)
+    reported = list[int]()
+    replace = broker_reports.replace_local_segments
+
+    def counted(conn: Connection, *, of_partitions: Sequence[Any] | None, **options: Any) -> None:
+        reported.append(-1 if of_partitions is None else len(of_partitions))
+        replace(conn, of_partitions=of_partitions, **options)
+
+    monkeypatch.setattr(broker_reports, "replace_local_segments", counted)
+    async with surroundings(tmp_path) as made:
+        topics = Topics()
+        for number in range(5):
+            topic_id = TopicId(UUID(int=number + 1))
+            partition = replica(tmp_path / str(number), 1, min_insync_replicas=1)
+            partition.topic_partition = TopicPartition(topic_id, 0)
+            topics.put(
+                Topic(
+                    name=f"t{number}", topic_id=topic_id, partition_count=1, config=partition.config, overrides={},
+                    partitions=(partition,),
+                )
+            )  # fmt: skip
+        reports = SqlReports(context=made.context, topics=topics)
+        await reports.write()
+        assert reported == [-1, 2, 2, 1], "what the process before has reported goes first"
+        await reports.write_all()
+        assert len(reported) == 4, "nothing has changed since"

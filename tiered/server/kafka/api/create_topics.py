@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kafka_messages.create_topics import CreatableTopic, Replies, Reply, Request, Response
 
 MAX_PARTITIONS_A_REQUEST = 10_000
-"""As in Kafka. Each new topic is answered with some forty configs."""
+"""Kafka has the same bound. The answer has some forty configs of every new topic."""
 
 
 async def handle(context: Context, request: "Request", reply: "Reply") -> "Response":

@@ -118,7 +118,7 @@ class Turns:
         self._used_by: dict[Hashable, float] = {}
         """What every owner has used in this turn, in milliseconds."""
         self._unread: dict[Hashable, deque[Callable[[], None]]] = {}
-        """By owner, what reads from its connections."""
+        """What reads from the connections of an owner, where they wait for that."""
         self._last_read: Hashable = None
         self._alone_at_ms = -math.inf
         """From then on the owner that was read from last has been the only one for long enough."""
@@ -228,11 +228,11 @@ class Turns:
         return STEP_MS - self._used_by.get(owner, 0.0)
 
     def took(self, owner: Hashable, left_ms: float, used_ms: float) -> None:
-        """So much of what was left; the steps in it were counted already."""
+        """Counts what requests took of the `left_ms` that they had; their steps are counted already."""
         self._used_by[owner] = STEP_MS - left_ms + used_ms
 
     def wait_to_read(self, owner: Hashable, read: Callable[[], None]) -> None:
-        """Calls `read` once, in a later turn: of each owner one in a turn, and more while its time lasts."""
+        """Calls `read` once, in a later turn. A turn has at least one of every owner, and more while its time lasts."""
         self._unread.setdefault(owner, deque()).append(read)
         self._schedule()
 
