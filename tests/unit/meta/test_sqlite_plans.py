@@ -66,8 +66,8 @@ def test_what_is_asked_often_is_found_by_an_index_of_its_own(tmp_path: Path, ask
         ]
 
     try:
-        found = [step for step in database.run_sync(steps) if re.search(" segment|transactional_producer|group", step)]
-        assert any(f"INDEX ix_{index}" in step for step in found), found
-        assert not any(step.startswith("SCAN") for step in found if "planned" not in step), found
+        plan = [step for step in database.run_sync(steps) if re.search(" segment|transactional_producer|group", step)]
+        assert any(f"INDEX ix_{index}" in step for step in plan), plan
+        assert not any(step.startswith("SCAN") for step in plan if "planned" not in step), plan
     finally:
         database.close_sync()

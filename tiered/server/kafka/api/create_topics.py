@@ -60,10 +60,10 @@ class _AllOfThem:
     mutations: throttling.Mutations
 
 
-def _partitions(context: Context, asked: "CreatableTopic") -> int:
-    if asked.assignments:
-        return len(asked.assignments)
-    return context.broker.settings.topics.num_partitions if asked.num_partitions < 0 else asked.num_partitions
+def _partitions(context: Context, topic: "CreatableTopic") -> int:
+    if topic.assignments:
+        return len(topic.assignments)
+    return context.broker.settings.topics.num_partitions if topic.num_partitions < 0 else topic.num_partitions
 
 
 def check_new_topic(broker: Broker, partitions: int) -> None:
