@@ -38,6 +38,9 @@ SLOTS = 50
 PRODUCE_P99_MS, PRODUCE_MAX_MS = 10.0, 50.0
 TIMES_QUIET = 5.0
 """As long may transactions and commits take at the 99th percentile."""
+LONGER_S = 10.0
+"""An attack that was beyond a bound is made once more for so long, and judged by all that was measured of it: a second
+has 20 transactions, of which the slowest is the 99th percentile."""
 MORE_RSS_MIB = 200.0
 QUIET_S = 30.0
 AFTER_S, AFTER_SHARE = 60.0, 1.2
@@ -237,16 +240,20 @@ def _attack_all(broker: BrokerProcess, watch: Watch, attackers: Attackers, optio
             continue
         for source, who in ((MALLORY, "mallory"), (ALICE, "alice")):
             for connections in options.connections:
-                watch.took = took = Took()
+                took, wrong = Took(), ""
                 port = broker.http_port if attack.method else broker.kafka_port
-                count = attackers.attack(attack, port, source, connections=connections, seconds=options.seconds)
-                rss_mib = _rss_mib(broker)
-                worst_rss_mib = max(worst_rss_mib, rss_mib)
-                wrong = _wrong(took, quiet, rss_mib)
-                failed += bool(wrong)
                 name = f"{attack.name}, {who}, {connections}"
-                print(f"{name:<78} {_line(took)}  rss {rss_mib:.0f} MiB, {count} answers{wrong}", flush=True)
-                time.sleep(0.5)
+                for seconds in (options.seconds, LONGER_S):
+                    watch.took = took
+                    count = attackers.attack(attack, port, source, connections=connections, seconds=seconds)
+                    watch.took, rss_mib = Took(), _rss_mib(broker)
+                    worst_rss_mib = max(worst_rss_mib, rss_mib)
+                    wrong = _wrong(took, quiet, rss_mib)
+                    print(f"{name:<78} {_line(took)}  rss {rss_mib:.0f} MiB, {count} answers{wrong}", flush=True)
+                    time.sleep(0.5)
+                    if not wrong:
+                        break
+                failed += bool(wrong)
     time.sleep(AFTER_S)
     after_mib = _rss_mib(broker)
     print(f"rss {quiet.rss_mib:.0f} MiB before, {worst_rss_mib:.0f} at the most, {after_mib:.0f} a minute after")
