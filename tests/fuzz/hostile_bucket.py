@@ -5,6 +5,7 @@ never decide what a reader should say.
 """
 
 import copy
+import hashlib
 import json
 import random
 import shutil
@@ -21,7 +22,7 @@ from tiered.cold.bucket import group_checkpoints
 from tiered.cold.local import LocalStore
 from tiered.errors import TieredError
 from tiered.formats import segment_footer
-from tiered.formats.checkpoint_bytes import encode_members
+from tiered.formats.checkpoint_bytes import canonical
 from tiered.formats.group_checkpoint import GroupCheckpoint, GroupEntry, StoredOffset
 from tiered.formats.producer_snapshot import encode_producers
 
@@ -133,10 +134,10 @@ class BucketFuzz:
             return json.dumps(members).encode("ascii").replace(b'"DEEP"', b"[" * DEPTH + b"]" * DEPTH)
         members.pop("sha256", None)
         try:
-            sealed = encode_members(str(members.get("format", name)), members)
+            members["format"] = str(members.get("format", name))
+            return canonical({**members, "sha256": hashlib.sha256(canonical(members)).hexdigest()})
         except (ValueError, RecursionError):
             return json.dumps(members).encode("ascii")
-        return sealed
 
     def _member(self, members: dict[str, Any]) -> None:
         """Changes one value somewhere inside."""

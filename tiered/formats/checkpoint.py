@@ -14,14 +14,14 @@ and `max_timestamp_is_proven` of a segment; `replication_factor` of a topic; `se
 `acls` and `resource_configs` of a cluster.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 from uuid import UUID
 
 from tiered.errors import CorruptObject
 from tiered.formats.acl_entries import AclEntry, acls_from
-from tiered.formats.checkpoint_bytes import encode_checkpoint, read_members
+from tiered.formats.checkpoint_bytes import encode_checkpoint, encode_in_pieces, read_members
 from tiered.formats.json_fields import MAX_EPOCH, MAX_INT, MAX_SHORT, MAX_VERSION, Fields
 from tiered.formats.object_key import partition_page_key
 from tiered.formats.pin_entries import PinEntry, pins_from
@@ -273,6 +273,11 @@ def decode_checkpoint_page(data: bytes | bytearray | memoryview, reference: Page
 def encode_cluster_checkpoint(checkpoint: ClusterCheckpoint) -> bytes:
     """The bytes of a cluster's checkpoint."""
     return encode_checkpoint(_CLUSTER_FORMAT, checkpoint)
+
+
+def encode_cluster_checkpoint_in_pieces(checkpoint: ClusterCheckpoint) -> Generator[None, None, bytes]:
+    """The same, half a millisecond at a time."""
+    return encode_in_pieces(_CLUSTER_FORMAT, checkpoint)
 
 
 def decode_cluster_checkpoint(data: bytes | bytearray | memoryview) -> ClusterCheckpoint:

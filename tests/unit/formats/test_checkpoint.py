@@ -23,6 +23,7 @@ from tiered.formats.checkpoint import (
     decode_partition_checkpoint,
     encode_checkpoint_page,
     encode_cluster_checkpoint,
+    encode_cluster_checkpoint_in_pieces,
     encode_partition_checkpoint,
     page_ref,
     sealed,
@@ -30,6 +31,7 @@ from tiered.formats.checkpoint import (
 from tiered.formats.checkpoint_pages import with_pages_of
 from tiered.formats.pin_entries import PinnedOffsets
 from tiered.meta.pins import MAX_RANGES
+from tiered.runtime import with_rests
 
 HEAD = encode_partition_checkpoint(golden.partition_checkpoint())
 PAGE = encode_checkpoint_page(golden.page())
@@ -114,7 +116,7 @@ def test_what_is_no_checkpoint_is_refused(data: bytes) -> None:
 
 def test_half_of_a_surrogate_pair_is_refused_and_a_whole_one_is_read() -> None:
     for name, is_whole in (("\U0001f600", True), ("\ud800", False), ("x\udfff", False)):
-        data = checkpoint_bytes.encode_members("tiered.some/1", {"name": name})
+        data = signed({"format": "tiered.some/1", "name": name})
         if is_whole:
             assert checkpoint_bytes.read_members(data, "tiered.some/1").text("name", max_chars=9) == name
         else:
@@ -124,9 +126,22 @@ def test_half_of_a_surrogate_pair_is_refused_and_a_whole_one_is_read() -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 99, 100, 101, 250])
 def test_the_canonical_form_is_that_of_json(count: int) -> None:
-    """Long lists are encoded in pieces."""
-    members = {"z": list(range(count)), "a": [{"y": "\u00fc", "b": [None, {}]}] * count, "m": {"d": {}, "c": [[], [1]]}}
+    """Long lists and tables are encoded in pieces."""
+    table: dict[str, Any] = {f"{number * 7919 % 1000}": {"y": "\u00fc", "b": [None, {}]} for number in range(count)}
+    members = {"z": list(range(count)), "a": list(table.values()), "t": table, "m": {"d": {}, "c": [[], [1]]}}
     assert checkpoint_bytes.canonical(members) == json.dumps(members, sort_keys=True, separators=(",", ":")).encode()
+
+
+def test_a_cluster_of_many_topics_and_rules_is_encoded_in_pieces_to_the_same_bytes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    whole = golden.cluster_checkpoint_with_resource_configs()
+    configs = {f"GROUP:g-{number}": {"consumer.session.timeout.ms": "45000"} for number in range(250)}
+    many = replace(whole, topics=whole.topics * 250, resource_configs=configs)
+    rests_s: list[float] = []
+    monkeypatch.setattr("tiered.runtime.time.sleep", rests_s.append)
+    assert with_rests(encode_cluster_checkpoint_in_pieces(many)) == encode_cluster_checkpoint(many)
+    assert len(rests_s) >= 2 * (250 // 100)
 
 
 def test_one_kind_is_not_read_as_another() -> None:

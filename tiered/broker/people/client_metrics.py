@@ -117,7 +117,8 @@ class ClientMetrics:
     @property
     def is_wanted(self) -> bool:
         """Whether anybody has subscribed to anything."""
-        return any(kind == Kind.CLIENT_METRICS for kind, _ in self._configs.stored)
+        self._look_at_subscriptions()
+        return bool(self._subscriptions)
 
     def clients(self) -> tuple[ClientState, ...]:
         """The clients that push now, with their numbers."""

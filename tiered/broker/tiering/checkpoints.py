@@ -52,6 +52,8 @@ class CheckpointWriter:
         self._cluster_written: tuple[ClusterCheckpoint, str] | None = None
         """What the last write left in the store, and its etag."""
         self._settings: dict[str, dict[str, str]] = {}
+        self._acls: tuple[tuple[AclRow, ...], tuple[AclEntry, ...]] = ((), ())
+        """The rows that entries were last made of, and those."""
         self._pins: frozenset[UUID] = frozenset()
         self._pages: dict[tuple[UUID, int], frozenset[PageRef]] = {}
         """Of each partition that is led here, the pages that hold what SQL says: it costs much to compare them."""
@@ -197,16 +199,18 @@ class CheckpointWriter:
             async for topic in in_turns(self._topics)
             if not topic.is_internal
         ]
+        rows = self._context.state.security.acls
+        if self._acls[0] is not rows:
+            self._acls = rows, await self._context.uploads.run(_acl_entries, rows)
+        resources = self._resource_configs.stored.items()
         return ClusterCheckpoint(
             version=version,
             cluster_id=self._context.state.cluster_id,
             topics=tuple(topics),
             settings=self._settings,
             pins=tuple(_entry(each) for each in held),
-            acls=await self._context.uploads.run(_acl_entries, self._context.state.security.acls),
-            resource_configs={
-                f"{kind}:{name}": dict(configs) for (kind, name), configs in self._resource_configs.stored.items()
-            },
+            acls=self._acls[1],
+            resource_configs={f"{kind}:{name}": dict(some) async for (kind, name), some in in_turns(resources)},
         )
 
     async def _write_partition(self, partition: Partition) -> TieredError | None:

@@ -34,12 +34,14 @@ from tiered.formats.checkpoint import (
     decode_cluster_checkpoint,
     decode_partition_checkpoint,
     encode_cluster_checkpoint,
+    encode_cluster_checkpoint_in_pieces,
     encode_partition_checkpoint,
     sealed,
 )
 from tiered.formats.checkpoint_bytes import MAX_CHECKPOINT_BYTES
 from tiered.formats.checkpoint_pages import with_pages_of
 from tiered.formats.json_fields import MAX_VERSION
+from tiered.runtime import with_rests
 
 _WRITE_ATTEMPTS = 3
 _READ_ATTEMPTS = 3
@@ -324,7 +326,7 @@ def write_cluster_checkpoint(
 
 def _put_cluster(store: ObjectStore, checkpoint: ClusterCheckpoint, etag: str | None) -> tuple[ClusterCheckpoint, str]:
     """In the place of the object that has the etag; None where there is none."""
-    data = encode_cluster_checkpoint(checkpoint)
+    data = with_rests(encode_cluster_checkpoint_in_pieces(checkpoint))
     written = store.put(object_key.cluster_checkpoint_key(), data, create_only=etag is None, if_match=etag)
     return checkpoint, written.etag
 

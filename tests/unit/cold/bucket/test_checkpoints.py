@@ -184,6 +184,23 @@ def test_store_of_another_cluster_is_left_alone(store: LocalStore) -> None:
         checkpoints.write_cluster_checkpoint(store, replace(cluster, cluster_id="cluster-2", version=9))
 
 
+def test_the_cluster_is_encoded_with_rests_in_which_others_compute(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rests_s: list[float] = []
+    monkeypatch.setattr("tiered.runtime.time.sleep", rests_s.append)
+    topics = tuple(
+        TopicEntry(name=f"t-{number}", topic_id=UUID(int=number + 1), partition_count=1, configs={})
+        for number in range(1_000)
+    )
+    written, _ = checkpoints.write_cluster_checkpoint(
+        store, ClusterCheckpoint(version=4, cluster_id="cluster-1", topics=topics)
+    )
+    assert written.topics == topics
+    assert len(rests_s) >= 9
+    assert min(rests_s) > 0.0
+
+
 def test_head_written_in_between_is_read_again_before_it_is_replaced(tmp_path: Path) -> None:
     class Contended(LocalStore):
         """Somebody else writes just before our first head."""
