@@ -18,6 +18,7 @@ from tests.support.hostile_frames import MIB, bystander
 from tests.support.topics import create
 from tiered.rules.security.acl import Operation, ResourceType
 from tiered.rules.security.principal import ANONYMOUS
+from tiered.server.kafka.dispatch import LARGE_BODY_BYTES
 from tiered.wire import fetch, messages, produce
 
 CONSUMER_GROUP_HEARTBEAT = 68
@@ -165,3 +166,37 @@ def test_a_long_list_of_what_has_configs_gives_others_their_turn(
             assert len(connection.ask(74, 1, asked).config_resources) == count
             # Named, and encoded.
             assert turns() >= 2 * count
+
+
+def test_a_large_request_is_carried_out_when_its_client_hangs_up_and_ends_with_the_broker(tmp_path: Path) -> None:
+    """To give it up in the middle stopped everybody for 40 ms, where it had 100,000 names."""
+    make = messages.request(44, 1)
+    config = make.AlterableConfig(name="consumer.session.timeout.ms", value="50000", config_operation=0)
+
+    def send_and_hang_up(count: int, prefix: str) -> None:
+        resources = [
+            make.AlterConfigsResource(resource_type=32, resource_name=f"{prefix}-{number:200}", configs=[config])
+            for number in range(count)
+        ]
+        before = done()
+        with RawConnection(guarded) as connection:
+            body = messages.encode(make.IncrementalAlterConfigsRequest(resources=resources, validate_only=False))
+            assert len(body) > LARGE_BODY_BYTES
+            connection.send(44, 1, body)
+            while done() == before:
+                time.sleep(0.01)
+
+    def done() -> int:
+        return len(guarded.run(lambda: guarded.broker.resource_configs.stored))
+
+    with GuardedBroker(tmp_path / "data") as guarded:
+        guarded.rules([allow("ALTER_CONFIGS", "GROUP", "*")])
+        send_and_hang_up(100, "small")
+        deadline = time.monotonic() + 30
+        while done() < 100:
+            assert time.monotonic() < deadline, done()
+            time.sleep(0.01)
+        send_and_hang_up(5_000, "large")
+        left_s = time.monotonic()
+    assert time.monotonic() - left_s < 5.0, "it ends with the broker"
+    assert 100 < len(guarded.broker.resource_configs.stored) < 5_100

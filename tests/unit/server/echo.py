@@ -95,7 +95,7 @@ class Echo:
         await gate
         return Overlapping(self.later(frame))
 
-    def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def run(self, work: Coroutine[Any, Any, None], *, outlives_client: bool = False) -> asyncio.Task[None]:
         return self._group.create_task(work)
 
     def closed(self, connection: Connection) -> None:

@@ -99,7 +99,7 @@ async def test_one_large_request_of_an_owner_is_decoded_at_a_time_and_none_fills
     dispatch = Dispatch(cast(Any, SimpleNamespace(clock=SimpleNamespace(monotonic_ms=lambda: 0.0))), [api])
 
     def large(owner: str, size: int) -> Coroutine[Any, Any, Any]:
-        context = SimpleNamespace(connection=SimpleNamespace(owner=owner), api_version=0)
+        context = SimpleNamespace(connection=SimpleNamespace(owner=owner, closed=False), api_version=0)
         return dispatch._answer_large(api, cast(Any, context), 1, owner.encode() * size)
 
     async with asyncio.TaskGroup() as group:

@@ -11,7 +11,7 @@ from tests.support.garbage import noted_garbage
 from tiered.account import Account, current
 from tiered.errors import ShuttingDown
 from tiered.server.kafka.transport.outbox import Parts
-from tiered.server.kafka.transport.requests import Answer, DelayedAnswer, Overlapping, Requests
+from tiered.server.kafka.transport.requests import Answer, CarriedOut, DelayedAnswer, Overlapping, Requests
 from tiered.server.kafka.transport.turns import ROUND_MS, SMALL_STEPS, STEP_MS, Turns, Work
 
 EXPENSIVE_MS = 0.25
@@ -327,7 +327,7 @@ class Client:
 
     def __init__(self) -> None:
         self.closed = False
-        self.requests = Requests(self, asyncio.ensure_future)
+        self.requests = Requests(self, lambda work, **_: asyncio.ensure_future(work))
 
     def send(self, parts: Parts) -> None: ...
 
@@ -373,6 +373,56 @@ async def test_a_request_that_has_begun_hears_that_its_connection_has_ended(
         asyncio.get_running_loop().call_soon(ask)
     async with asyncio.timeout(5):
         await heard
+
+
+async def test_what_is_carried_out_goes_on_when_its_client_has_gone_with_its_second_part_too() -> None:
+    turns, client, steps = Turns(Clock()), Client(), list[str]()
+    waited_for: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    ended = asyncio.Event()
+
+    async def late() -> Parts:
+        steps.append("late")
+        ended.set()
+        return [b"for nobody"]
+
+    async def first() -> Overlapping:
+        steps.append("begun")
+        await waited_for
+        await asyncio.sleep(0)
+        steps.append("first")
+        return Overlapping(turns.after(stored, Account("one"), late()))
+
+    def ask() -> None:
+        begun = turns.begin(Account("one"), first())
+        assert isinstance(begun, Coroutine)
+        client.requests.take(CarriedOut(begun))
+
+    asyncio.get_running_loop().call_soon(ask)
+    while not steps:
+        await asyncio.sleep(0)
+    client.close()
+    waited_for.set_result(None)
+    while steps[-1] != "first":
+        await asyncio.sleep(0)
+    stored.set_result(None)
+    async with asyncio.timeout(5):
+        await ended.wait()
+    assert steps == ["begun", "first", "late"]
+
+
+async def test_what_would_be_carried_out_does_not_begin_when_its_client_has_gone_before() -> None:
+    turns, client = Turns(Clock()), Client()
+
+    async def never() -> Parts:
+        raise AssertionError("nobody waits for it")
+
+    work = never()
+    begun = turns.begin(Account("one"), work)  # In the test's task: it waits for its turn.
+    assert isinstance(begun, DelayedAnswer)
+    client.requests.take(CarriedOut(begun))
+    client.close()
+    assert inspect.getcoroutinestate(work) == inspect.CORO_CLOSED
 
 
 async def test_an_answer_whose_connection_ended_before_it_waited_is_cleared_away() -> None:

@@ -23,7 +23,7 @@ from tiered.rules.security.principal import ANONYMOUS, Principal
 from tiered.server.kafka.transport.buffers import OTHERS_WEIGHT, SMALLEST_BYTES, BufferPool, LargeReads
 from tiered.server.kafka.transport.other_protocols import foreign_protocol
 from tiered.server.kafka.transport.outbox import Outbox, Parts
-from tiered.server.kafka.transport.requests import Answer, EndedConnection, Requests
+from tiered.server.kafka.transport.requests import Answer, CarriedOut, EndedConnection, Requests
 from tiered.server.kafka.transport.sasl_session import SaslSession
 from tiered.server.kafka.transport.tls_stream import TlsStream
 from tiered.server.kafka.transport.turns import Turns
@@ -70,14 +70,14 @@ class FrameHandler(Protocol):
     unsent_bytes: int
     """Bytes of answers in memory that clients have not taken; connections keep the count."""
 
-    def handle(self, connection: "Connection", buffer: memoryview, position: int, end: int) -> Answer:
+    def handle(self, connection: "Connection", buffer: memoryview, position: int, end: int) -> Answer | CarriedOut:
         """The answer, now or later; None also for a frame that was put back.
 
         The coroutine must not touch `buffer`. Raises TieredError when the connection must end.
         """
 
-    def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Runs `work` as a task with an owner."""
+    def run(self, work: Coroutine[Any, Any, None], *, outlives_client: bool = False) -> asyncio.Task[None]:
+        """Runs `work` as a task with an owner, who ends it where it outlives its client."""
 
     def closed(self, connection: "Connection") -> None:
         """`connection` has ended."""

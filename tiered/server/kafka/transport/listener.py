@@ -26,7 +26,7 @@ from tiered.server.addresses import address_of, bound_socket
 from tiered.server.kafka.transport.admission import Admission, RateOf
 from tiered.server.kafka.transport.buffers import BufferPool, LargeReads
 from tiered.server.kafka.transport.connection import HARMLESS_BYTES, Connection
-from tiered.server.kafka.transport.requests import Answer
+from tiered.server.kafka.transport.requests import Answer, CarriedOut
 from tiered.server.kafka.transport.sasl_session import SaslSession
 from tiered.server.kafka.transport.tls_door import TlsDoor, watched
 from tiered.server.kafka.transport.tls_stream import TlsStream
@@ -121,7 +121,7 @@ class KafkaListener:
 
     def __init__(
         self,
-        handle: Callable[[Connection, memoryview, int, int], Answer],
+        handle: Callable[[Connection, memoryview, int, int], Answer | CarriedOut],
         turns: Turns,
         *,
         clock: Clock,
@@ -161,6 +161,8 @@ class KafkaListener:
         self._resting: set[socket.socket] = set()
         """Those of addresses that open too many too fast: held for a while, unserved, then closed."""
         self._tasks: asyncio.TaskGroup | None = None
+        self._outliving: set[asyncio.Task[None]] = set()
+        """The tasks of requests that are carried out also when their clients have gone."""
         self._watcher: asyncio.Task[None] | None = None
 
     def bind(self, options: ListenerOptions) -> tuple[str, int]:
@@ -200,6 +202,7 @@ class KafkaListener:
             await asyncio.sleep(0.01)
         for connection in list(self._connections):
             connection.close()
+        self._end_outliving()
         self._sweeper.cancel()
 
     def abandon(self) -> None:
@@ -207,6 +210,11 @@ class KafkaListener:
         self._close_doors()
         for connection in list(self._connections):
             connection.reset()
+        self._end_outliving()
+
+    def _end_outliving(self) -> None:
+        for task in list(self._outliving):
+            task.cancel()
 
     def _close_doors(self) -> None:
         loop = asyncio.get_running_loop()
@@ -230,15 +238,19 @@ class KafkaListener:
 
     # connection.FrameHandler
 
-    def handle(self, connection: Connection, buffer: memoryview, position: int, end: int) -> Answer:
+    def handle(self, connection: Connection, buffer: memoryview, position: int, end: int) -> Answer | CarriedOut:
         if connection.sasl is not None:
             # Here, so that no table of APIs can forget it.
             connection.sasl.check(int.from_bytes(buffer[position : min(end, position + 2)], "big", signed=True))
         return self._handle(connection, buffer, position, end)
 
-    def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def run(self, work: Coroutine[Any, Any, None], *, outlives_client: bool = False) -> asyncio.Task[None]:
         assert self._tasks is not None
-        return self._tasks.create_task(work)
+        task = self._tasks.create_task(work)
+        if outlives_client:
+            self._outliving.add(task)
+            task.add_done_callback(self._outliving.discard)
+        return task
 
     def closed(self, connection: Connection) -> None:
         self._connections.discard(connection)

@@ -62,6 +62,15 @@ class Overlapping(NamedTuple):
     work: Coroutine[Any, Any, Parts | None] | DelayedAnswer
 
 
+class CarriedOut(NamedTuple):
+    """An answer whose work goes on when its connection ends: to give it up in the middle takes longer than its steps.
+
+    Work that has not begun then should do nothing.
+    """
+
+    work: Coroutine[Any, Any, Parts | Overlapping | None] | DelayedAnswer
+
+
 Answer = Parts | Coroutine[Any, Any, Parts | Overlapping | None] | DelayedAnswer | Overlapping | None
 """An answer, a coroutine or a wait that gives it and holds up the connection's next requests, or None for no answer.
 
@@ -116,14 +125,32 @@ class EndedConnection:
             log.error(unforeseen, self._host, exc_info=error)
 
 
+class RunTask(Protocol):
+    """Makes a task with an owner."""
+
+    def __call__(self, work: Coroutine[Any, Any, None], *, outlives_client: bool = False) -> asyncio.Task[None]: ...
+
+
 class _Turn:
     """The place of one answer among those that wait."""
 
-    __slots__ = ("_is_called", "_requests", "deadline_s", "held_bytes", "holds_up", "is_known", "parts", "task", "wait")
+    __slots__ = (
+        "_is_called",
+        "_requests",
+        "deadline_s",
+        "held_bytes",
+        "holds_up",
+        "is_carried_out",
+        "is_known",
+        "parts",
+        "task",
+        "wait",
+    )
 
-    def __init__(self, requests: "Requests", *, holds_up: bool = False) -> None:
+    def __init__(self, requests: "Requests", *, holds_up: bool, is_carried_out: bool) -> None:
         self._requests = requests
         self._is_called = False
+        self.is_carried_out = is_carried_out
         self.holds_up = holds_up
         """The next request may not be begun before this one is answered."""
         self.is_known = False
@@ -151,9 +178,7 @@ class Requests:
 
     __slots__ = ("_client", "_run_task", "_timer", "_waiting_bytes", "hold_up", "waiting")
 
-    def __init__(
-        self, client: RequestConnection, run: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
-    ) -> None:
+    def __init__(self, client: RequestConnection, run: RunTask) -> None:
         self._client = client
         self._run_task = run
         self.hold_up = False
@@ -169,17 +194,19 @@ class Requests:
         return self.hold_up or bool(self.waiting)
 
     def cancel(self, ended: RequestConnection) -> None:
-        """The connection has ended: its answers are not wanted any more. `ended` takes its place, so that neither
-        holds the other until the garbage collector comes."""
+        """The connection has ended: its answers are not wanted any more, and work ends unless it is carried out.
+        `ended` takes its place, so that neither holds the other until the garbage collector comes."""
         self._client = ended
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         for turn in self.waiting:
-            if turn.wait is not None:
+            has_begun = turn.task is not None or not turn.holds_up
+            goes_on = turn.is_carried_out and has_begun
+            if turn.wait is not None and not goes_on:
                 turn.wait.cancel()
                 turn.wait = None
-            if turn.task is not None:
+            if turn.task is not None and not goes_on:
                 self._cancel(turn.task)
         self.waiting.clear()
 
@@ -187,16 +214,20 @@ class Requests:
         """Not before the task's first step: the work may have begun without a task, and must hear of it."""
         asyncio.get_running_loop().call_soon(task.cancel)
 
-    def take(self, answer: Answer) -> None:
+    def take(self, answer: Answer | CarriedOut) -> None:
         """Sees to it that the answer is sent in its turn; None takes none."""
         if answer is None:
             return
-        turn = _Turn(self, holds_up=not isinstance(answer, list | Overlapping))
+        turn = _Turn(
+            self,
+            holds_up=not isinstance(answer, list | Overlapping),
+            is_carried_out=isinstance(answer, CarriedOut),
+        )
         self.waiting.append(turn)
         if isinstance(answer, list):
             self._learn(turn, answer)
         else:
-            self._begin(turn, answer.work if isinstance(answer, Overlapping) else answer)
+            self._begin(turn, answer.work if isinstance(answer, Overlapping | CarriedOut) else answer)
         self.hold_up = self._is_full()
 
     def _is_full(self) -> bool:
@@ -219,8 +250,8 @@ class Requests:
                 self._set_timer(turn.deadline_s)
             work.begin(turn.look if work.wakes_from_the_loop else turn.call)
             return
-        turn.task = self._run_task(self._answer(turn, work))
-        if self._client.closed:
+        turn.task = self._run_task(self._answer(turn, work), outlives_client=turn.is_carried_out)
+        if self._client.closed and not turn.is_carried_out:
             self._cancel(turn.task)  # Its first step, before it had a task, has ended the connection.
         # The task may be cancelled before its first step: then nobody has awaited the work, which would complain.
         turn.task.add_done_callback(lambda _: work.close())
@@ -293,7 +324,7 @@ class Requests:
         if not isinstance(answer, Overlapping):
             self._learn(turn, answer)
             self._send_known()
-        elif not self._client.closed:
+        elif turn.is_carried_out or not self._client.closed:
             self._overlap(turn, answer)
         elif isinstance(answer.work, DelayedAnswer):
             answer.work.cancel()
