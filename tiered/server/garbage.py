@@ -30,6 +30,9 @@ LOOK_MS = 1_000.0
 LONGEST_WITHOUT_FULL_MS = 600_000.0
 MOST_UNSEEN = 1_000_000
 """When so many more objects live than at the last look at everything, there is another one."""
+GIVE_BACK_MS = 5_000.0
+"""So often at the most memory goes back to the system while there are such objects all the time: in those 5 to 20 ms
+nobody gets any."""
 REST_FACTOR = 500
 """So many times as long as a full collection took, there is none."""
 
@@ -65,6 +68,7 @@ class FullCollections:
         self._is_busy = is_busy
         self._let_go = let_go
         self._was_busy = False
+        self._given_back_ms = clock.monotonic_ms()
         self._last_ms = clock.monotonic_ms()
         self._rest_ms = 0.0
         self._promotions = 0
@@ -72,7 +76,9 @@ class FullCollections:
     async def look(self) -> None:
         """Collects garbage of every age in a quiet moment; where there is none for very long, in this one."""
         was_busy, self._was_busy = self._was_busy, self._is_busy()
-        if was_busy and not self._was_busy:
+        now_ms = self._clock.monotonic_ms()
+        if was_busy and (not self._was_busy or now_ms - self._given_back_ms >= GIVE_BACK_MS):
+            self._given_back_ms = now_ms
             self._let_go()
             await asyncio.to_thread(_give_back)
         before, self._promotions = self._promotions, gc.get_count()[2]

@@ -81,6 +81,16 @@ async def test_what_is_kept_for_the_next_requests_is_given_up_after_the_last_one
 
 
 @pytest.mark.usefixtures("counters")
+async def test_freed_memory_goes_back_also_while_requests_of_very_many_names_come_all_the_time() -> None:
+    clock, let_go = SetClock(), list[float]()
+    full = FullCollections(clock, lambda: True, lambda: let_go.append(clock.waited_ms))
+    for _ in range(13):
+        clock.waited_ms += 1_000
+        await full.look()
+    assert let_go == [5_000, 10_000]
+
+
+@pytest.mark.usefixtures("counters")
 async def test_where_no_moment_is_quiet_everything_is_looked_at_after_ten_minutes() -> None:
     """Nothing new lives on, but a request of very many names is being answered."""
     clock = SetClock()

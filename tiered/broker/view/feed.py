@@ -39,6 +39,7 @@ class ChangeFeed:
         self._was_seen = False
         """A heartbeat has looked since the last poll, and there was nothing new."""
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+        self._is_stopped = False
         self._listener: Listener | None = None
         self._worker = Worker()
         self._failures = QuietFailures(
@@ -65,6 +66,7 @@ class ChangeFeed:
 
     async def stop(self) -> None:
         """Applies nothing more; waits for a change end with an unknown outcome."""
+        self._is_stopped = True
         await self._worker.stop()
         if self._listener is not None:
             await asyncio.to_thread(self._listener.close)
@@ -72,7 +74,7 @@ class ChangeFeed:
         waiting, self._waiting = self._waiting, []
         for number, future in waiting:
             if not future.done():
-                future.set_exception(MetadataUnavailable(f"the broker is stopping; change {number} was committed"))
+                future.set_exception(_stopping(number))
 
     # What others wait for
 
@@ -106,6 +108,8 @@ class ChangeFeed:
         takes too long; the changes are committed all the same, and will be applied."""
         if self._image.change_number >= number:
             return
+        if self._is_stopped:
+            raise _stopping(number)
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((number, future))
         self.wake()
@@ -164,3 +168,7 @@ class ChangeFeed:
                 self._waiting.append((wanted, future))
             elif not future.done():
                 future.set_result(None)
+
+
+def _stopping(number: int) -> MetadataUnavailable:
+    return MetadataUnavailable(f"the broker is stopping; change {number} was committed")

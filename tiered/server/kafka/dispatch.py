@@ -6,7 +6,7 @@ API: that is in `api/<api>.py`.
 
 import asyncio
 import struct
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
@@ -19,7 +19,7 @@ from tiered.runtime import without_repeats as without_repeats  # noqa: PLC0414 -
 from tiered.server.kafka import audited, throttling
 from tiered.server.kafka.transport.connection import Connection
 from tiered.server.kafka.transport.outbox import Parts
-from tiered.server.kafka.transport.requests import Answer, CarriedOut, DelayedAnswer, Overlapping
+from tiered.server.kafka.transport.requests import Answer, CarriedOut, Overlapping
 from tiered.server.kafka.transport.turns import Turns, Work
 from tiered.wire import frames, messages
 from tiered.wire.error_codes import UNSUPPORTED_VERSION
@@ -194,7 +194,7 @@ class Dispatch:
         if api.raw is None and isinstance(answer, Coroutine):
             begun = self.turns.begin(self._account(connection), cast(Work, answer))
             is_large = end - body_position > LARGE_BODY_BYTES
-            return CarriedOut(begun) if is_large and isinstance(begun, Coroutine | DelayedAnswer) else begun
+            return begun if isinstance(begun, list) or not is_large else CarriedOut(begun)
         return answer
 
     def _handle_timed(self, api: Api, request: RawRequest) -> Answer:
@@ -235,7 +235,8 @@ class Dispatch:
         takes 40 ms at once."""
         owner = context.connection.owner
         self._require_room(context, len(body))  # Others of the owner's may have come in the same turn of the loop.
-        with self._large_shares.taken_by(owner, len(body)):
+        size_bytes = len(body)
+        with self._large_shares.taken_by(owner, size_bytes):
             async with self._large_owners.taken_by(owner), self._large_turns:
                 if context.connection.closed:
                     return []
@@ -244,11 +245,13 @@ class Dispatch:
                 )
                 del body
                 try:
-                    answer = await self._answer(api, context, correlation_id, request, is_large=True)
+                    answer = await self._answer(api, context, correlation_id, request, large_bytes=size_bytes)
                 except TieredError:
                     await _freed_in_turns(request)
                     raise
-                if not isinstance(answer, Overlapping):  # Its work goes on, and may need the request.
+                if isinstance(answer, Overlapping):  # Its work goes on, and may need the request.
+                    self._large_shares.take(owner, size_bytes)
+                else:
                     await _freed_in_turns(request)
                 return answer
 
@@ -257,16 +260,16 @@ class Dispatch:
             raise Throttled("too many large requests wait for their turn; send fewer or smaller ones")
 
     async def _answer(
-        self, api: Api, context: Context, correlation_id: int, request: Any, *, is_large: bool = False
+        self, api: Api, context: Context, correlation_id: int, request: Any, *, large_bytes: int = 0
     ) -> Parts | Overlapping:
         assert api.handle is not None
         started_ms = self._broker.clock.monotonic_ms()
         work = api.handle(context, request, messages.reply(api.key, context.api_version))
         message = await (work if api.audit is None else self._audited(api, context, request, work))
         if isinstance(message, Later):
-            work = self._answer_late(
-                api, context, correlation_id, message, started_ms, large_request=request if is_large else None
-            )
+            work = self._answer_late(api, context, correlation_id, message, started_ms)
+            if large_bytes:
+                work = self._freeing(context.connection.owner, request, large_bytes, work)
             return Overlapping(self.turns.after(message.done, self._account(context.connection), work))
         return await self._framed(api, context, correlation_id, message, started_ms, started_ms)
 
@@ -298,14 +301,19 @@ class Dispatch:
         correlation_id: int,
         later: Later,
         started_ms: float,
-        *,
-        large_request: Any,
     ) -> Parts:
         made_from_ms = self._broker.clock.monotonic_ms()
         message = await later.reply()
-        if large_request is not None:
-            await _freed_in_turns(large_request)
         return await self._framed(api, context, correlation_id, message, started_ms, made_from_ms)
+
+    async def _freeing(self, owner: Hashable, request: Any, size_bytes: int, work: Coroutine[Any, Any, Parts]) -> Parts:
+        """What the work gives, the last part of a large request. Then its share is free again."""
+        try:
+            answer = await work
+            await _freed_in_turns(request)
+            return answer
+        finally:
+            self._large_shares.take(owner, -size_bytes)
 
     async def _framed(
         self, api: Api, context: Context, correlation_id: int, message: Any, started_ms: float, made_from_ms: float

@@ -47,6 +47,9 @@ async def test_who_waits_for_a_change_when_the_feed_stops_is_told_that_it_was_co
         await feed.stop()
         with pytest.raises(MetadataUnavailable, match="change 7 was committed"):
             await waiting
+        async with asyncio.timeout(1):
+            with pytest.raises(MetadataUnavailable, match="change 8 was committed"):
+                await feed.caught_up(8)
 
 
 async def test_the_next_change_settles_an_unknown_outcome_first(tmp_path: Path) -> None:

@@ -62,20 +62,20 @@ class Overlapping(NamedTuple):
     work: Coroutine[Any, Any, Parts | None] | DelayedAnswer
 
 
-class CarriedOut(NamedTuple):
-    """An answer whose work goes on when its connection ends: to give it up in the middle takes longer than its steps.
-
-    Work that has not begun then should do nothing.
-    """
-
-    work: Coroutine[Any, Any, Parts | Overlapping | None] | DelayedAnswer
-
-
 Answer = Parts | Coroutine[Any, Any, Parts | Overlapping | None] | DelayedAnswer | Overlapping | None
 """An answer, a coroutine or a wait that gives it and holds up the connection's next requests, or None for no answer.
 
 What the coroutine gives may be Overlapping: then it held them up for its first part alone.
 """
+
+
+class CarriedOut(NamedTuple):
+    """An answer whose work goes on when its connection ends: to give it up in the middle takes longer than its steps.
+
+    Work that has not begun then does nothing.
+    """
+
+    answer: Coroutine[Any, Any, Parts | Overlapping | None] | DelayedAnswer | Overlapping
 
 
 class RequestConnection(Protocol):
@@ -218,16 +218,15 @@ class Requests:
         """Sees to it that the answer is sent in its turn; None takes none."""
         if answer is None:
             return
-        turn = _Turn(
-            self,
-            holds_up=not isinstance(answer, list | Overlapping),
-            is_carried_out=isinstance(answer, CarriedOut),
-        )
+        is_carried_out = isinstance(answer, CarriedOut)
+        if isinstance(answer, CarriedOut):
+            answer = answer.answer
+        turn = _Turn(self, holds_up=not isinstance(answer, list | Overlapping), is_carried_out=is_carried_out)
         self.waiting.append(turn)
         if isinstance(answer, list):
             self._learn(turn, answer)
         else:
-            self._begin(turn, answer.work if isinstance(answer, Overlapping | CarriedOut) else answer)
+            self._begin(turn, answer.work if isinstance(answer, Overlapping) else answer)
         self.hold_up = self._is_full()
 
     def _is_full(self) -> bool:
