@@ -287,6 +287,19 @@ def test_groups_together_take_no_more_memory_than_they_may(make_broker: Callable
         assert late.sync({late.member_id: b"y" * 1000}).error_code == 0
 
 
+def test_members_of_one_user_with_large_subscriptions_wait_for_each_other(broker: BrokerProcess) -> None:
+    """Their requests are large ones, of which a user has one at a time decoded and answered."""
+    for size in (30_000, 300_000):
+        large = {"range": b"x" * size}
+        with (
+            Member(broker, f"large-{size}", protocols=large) as one,
+            Member(broker, f"large-{size}", protocols=large) as two,
+        ):
+            started = time.monotonic()
+            rebalance(one, two, assignments=lambda member: member.member_id.encode() * 1_000)
+            assert time.monotonic() - started < 8, "the second one need not wait until the first one gives up"
+
+
 def test_members_that_wait_hear_at_once_that_the_broker_stops(make_broker: Callable[..., BrokerProcess]) -> None:
     stopping = make_broker(settings={"group.initial.rebalance.delay.ms": 60_000}).start()
     with Member(stopping, "stopping") as member:

@@ -34,6 +34,9 @@ API_VERSIONS_KEY = 18
 # lock, which the loop and SQL then wait for a thousand times a second.
 LARGE_BODY_BYTES = 16 << 10
 LARGE_AT_ONCE = 4
+# Larger ones may have a hundred thousand objects: one at a time, whoever sends them. Where one is freed while another
+# one is decoded the garbage collector is not called for so long that it then takes 0.1 s for the young objects.
+HUGE_BODY_BYTES = 256 << 10
 MAX_WAITING_BYTES = 32 << 20
 # An answer that took this long to make may be large: it is encoded in pieces.
 LONG_ANSWER_MS = 1.0
@@ -101,7 +104,9 @@ class Api:
     the reply or Later; ApiVersions alone gets None, for a version that is not served. `refuse_below` names versions
     that are advertised for the sake of old clients (KAFKA-18659) and answered by closing the connection. `audit` says
     what an administrative request was about, and `audits` which requests are one. `on_replica` is what a read replica
-    does instead of `handle` or `raw`, or the same; without it a read replica does not serve the API.
+    does instead of `handle` or `raw`, or the same; without it a read replica does not serve the API. One that
+    `waits_for_clients` to ask for the same gives its turn among large requests up while it does, and goes with its
+    client.
     """
 
     key: int
@@ -114,6 +119,7 @@ class Api:
     audit: audited.Tell | None = None
     audits: Callable[[Context], bool] = lambda _: True
     on_replica: MessageHandler | RawHandler | Refused | None = None
+    waits_for_clients: bool = False
 
 
 def _unserved(connection: Connection, api_key: int, api_version: int) -> Api | None:
@@ -158,6 +164,7 @@ class Dispatch:
             for version in range(max(api.versions[0], api.refuse_below), api.versions[1] + 1)
         }
         self._large_turns = asyncio.Semaphore(LARGE_AT_ONCE)
+        self._huge_turn = asyncio.Semaphore(1)
         self.turns = Turns(served.clock.monotonic_ms)
         self._large_owners = OwnersTurns()
         self._large_shares = OwnersShares()
@@ -193,8 +200,8 @@ class Dispatch:
             answer = self._handle(api, request)
         if api.raw is None and isinstance(answer, Coroutine):
             begun = self.turns.begin(self._account(connection), cast(Work, answer))
-            is_large = end - body_position > LARGE_BODY_BYTES
-            return begun if isinstance(begun, list) or not is_large else CarriedOut(begun)
+            goes_on = end - body_position > LARGE_BODY_BYTES and not api.waits_for_clients
+            return CarriedOut(begun) if goes_on and not isinstance(begun, list) else begun
         return answer
 
     def _handle_timed(self, api: Api, request: RawRequest) -> Answer:
@@ -233,27 +240,35 @@ class Dispatch:
     async def _answer_large(self, api: Api, context: Context, correlation_id: int, body: bytes) -> Parts | Overlapping:
         """Nothing is done where the client went before its turn came. Later it is carried out: to let go of half of it
         takes 40 ms at once."""
-        owner = context.connection.owner
-        self._require_room(context, len(body))  # Others of the owner's may have come in the same turn of the loop.
-        size_bytes = len(body)
+        owner, size_bytes = context.connection.owner, len(body)
+        self._require_room(context, size_bytes)  # Others of the owner's may have come in the same turn of the loop.
+        turns = self._huge_turn if size_bytes > HUGE_BODY_BYTES else self._large_turns
         with self._large_shares.taken_by(owner, size_bytes):
-            async with self._large_owners.taken_by(owner), self._large_turns:
+            async with self._large_owners.taken_by(owner), turns:
                 if context.connection.closed:
                     return []
                 request = await _result_in_turns(
                     messages.request_decoder_in_pieces(api.key, context.api_version)(body, 0)
                 )
                 del body
-                try:
-                    answer = await self._answer(api, context, correlation_id, request, large_bytes=size_bytes)
-                except TieredError:
-                    await _freed_in_turns(request)
-                    raise
-                if isinstance(answer, Overlapping):  # Its work goes on, and may need the request.
-                    self._large_shares.take(owner, size_bytes)
-                else:
-                    await _freed_in_turns(request)
-                return answer
+                if not api.waits_for_clients:
+                    return await self._answer_and_free(api, context, correlation_id, request, size_bytes)
+        return await self._answer_and_free(api, context, correlation_id, request, 0)
+
+    async def _answer_and_free(
+        self, api: Api, context: Context, correlation_id: int, request: Any, size_bytes: int
+    ) -> Parts | Overlapping:
+        """The answer to a large request, which has a share of so many bytes until its last part is over."""
+        try:
+            answer = await self._answer(api, context, correlation_id, request, large_bytes=size_bytes)
+        except TieredError:
+            await _freed_in_turns(request)
+            raise
+        if isinstance(answer, Overlapping):  # Its work goes on, and may need the request.
+            self._large_shares.take(context.connection.owner, size_bytes)
+        else:
+            await _freed_in_turns(request)
+        return answer
 
     def _require_room(self, context: Context, size_bytes: int) -> None:
         if not self._large_shares.has_room(context.connection.owner, size_bytes, MAX_WAITING_BYTES):

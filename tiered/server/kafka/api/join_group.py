@@ -77,4 +77,12 @@ def _asked(context: Context, request: "Request") -> JoinRequest:
     )
 
 
-API = Api(11, "JoinGroup", (0, 9), rights="READ on the group", handle=handle, on_replica=Refused())
+API = Api(
+    11,
+    "JoinGroup",
+    (0, 9),
+    rights="READ on the group",
+    handle=handle,
+    on_replica=Refused(),
+    waits_for_clients=True,
+)

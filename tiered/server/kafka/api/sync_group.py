@@ -42,4 +42,12 @@ async def handle(context: Context, request: "Request", reply: "Reply") -> "Respo
     )
 
 
-API = Api(14, "SyncGroup", (0, 5), rights="READ on the group", handle=handle, on_replica=Refused())
+API = Api(
+    14,
+    "SyncGroup",
+    (0, 5),
+    rights="READ on the group",
+    handle=handle,
+    on_replica=Refused(),
+    waits_for_clients=True,
+)
