@@ -34,8 +34,8 @@ API_VERSIONS_KEY = 18
 # lock, which the loop and SQL then wait for a thousand times a second.
 LARGE_BODY_BYTES = 16 << 10
 LARGE_AT_ONCE = 4
-# Larger ones may have a hundred thousand objects: one at a time, whoever sends them. Side by side they took 100 MiB more,
-# and the garbage collector 0.1 s now and then (docs/adr/0034).
+# Larger ones may have a hundred thousand objects: one at a time, whoever sends them. Side by side they took 100 MiB
+# more, and the garbage collector 0.1 s now and then (docs/adr/0034).
 HUGE_BODY_BYTES = 256 << 10
 MAX_WAITING_BYTES = 32 << 20
 # An answer that took this long to make may be large: it is encoded in pieces.
