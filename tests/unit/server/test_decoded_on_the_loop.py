@@ -76,8 +76,9 @@ async def test_who_sends_requests_ahead_has_no_more_of_them_decoded_in_a_turn_th
     answer.cancel()
 
 
+@pytest.mark.parametrize("huge_bytes", [100, 10])
 async def test_one_large_request_of_an_owner_is_decoded_at_a_time_and_none_fills_the_room_of_others(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, huge_bytes: int
 ) -> None:
     """Twenty connections of one user with 8 MB each had everybody else's wait for the four that are decoded at once."""
     may_end, decoded = False, list[bytes]()
@@ -94,6 +95,8 @@ async def test_one_large_request_of_an_owner_is_decoded_at_a_time_and_none_fills
 
     monkeypatch.setattr(messages, "request_decoder_in_pieces", lambda _key, _version: decode)
     monkeypatch.setattr(dispatch_module, "MAX_WAITING_BYTES", 100)
+    monkeypatch.setattr(dispatch_module, "HUGE_BODY_BYTES", huge_bytes)
+    monkeypatch.setattr(dispatch_module, "HUGE_TURN_S", 0.05)  # The first one never ends: the next one begins then.
     monkeypatch.setattr(Dispatch, "_answer", answered)
     api = Api(LIST_GROUPS, "ListGroups", (0, 5), rights="none", handle=cast(Any, answered))
     dispatch = Dispatch(cast(Any, SimpleNamespace(clock=SimpleNamespace(monotonic_ms=lambda: 0.0))), [api])

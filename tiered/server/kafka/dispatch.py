@@ -6,7 +6,8 @@ API: that is in `api/<api>.py`.
 
 import asyncio
 import struct
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Hashable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Hashable, Iterable, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
@@ -37,6 +38,8 @@ LARGE_AT_ONCE = 4
 # Larger ones may have a hundred thousand objects: one at a time, whoever sends them. Side by side they took 100 MiB
 # more, and the garbage collector 0.1 s now and then (docs/adr/0034).
 HUGE_BODY_BYTES = 256 << 10
+# One that asks SQL for each of its names takes minutes: after so long the next one begins beside it.
+HUGE_TURN_S = 5.0
 MAX_WAITING_BYTES = 32 << 20
 # An answer that took this long to make may be large: it is encoded in pieces.
 LONG_ANSWER_MS = 1.0
@@ -242,9 +245,8 @@ class Dispatch:
         takes 40 ms at once."""
         owner, size_bytes = context.connection.owner, len(body)
         self._require_room(context, size_bytes)  # Others of the owner's may have come in the same turn of the loop.
-        turns = self._huge_turn if size_bytes > HUGE_BODY_BYTES else self._large_turns
         with self._large_shares.taken_by(owner, size_bytes):
-            async with self._large_owners.taken_by(owner), turns:
+            async with self._large_owners.taken_by(owner), self._in_huge_turn(size_bytes), self._large_turns:
                 if context.connection.closed:
                     return []
                 request = await _result_in_turns(
@@ -254,6 +256,27 @@ class Dispatch:
                 if not api.waits_for_clients:
                     return await self._answer_and_free(api, context, correlation_id, request, size_bytes)
         return await self._answer_and_free(api, context, correlation_id, request, 0)
+
+    @asynccontextmanager
+    async def _in_huge_turn(self, size_bytes: int) -> AsyncIterator[None]:
+        if size_bytes <= HUGE_BODY_BYTES:
+            yield
+            return
+        await self._huge_turn.acquire()
+        is_over = False
+
+        def end() -> None:
+            nonlocal is_over
+            if not is_over:
+                is_over = True
+                self._huge_turn.release()
+
+        timer = asyncio.get_running_loop().call_later(HUGE_TURN_S, end)
+        try:
+            yield
+        finally:
+            timer.cancel()
+            end()
 
     async def _answer_and_free(
         self, api: Api, context: Context, correlation_id: int, request: Any, size_bytes: int
